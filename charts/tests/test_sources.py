@@ -139,6 +139,20 @@ def test_each_topic_has_a_trigger_of_its_own() -> None:
         assert all("topic" in trigger["metadata"] for trigger in each["spec"]["triggers"])
 
 
+def test_each_source_knows_what_the_others_read() -> None:
+    """Else it would warn of topics that are like its own, and that another source reads."""
+    read: dict[str, set[str]] = {}
+    for each in sources("scaling").values():
+        (container,) = containers(each["spec"]["template"])
+        variables = environment(container)
+        own = set(variables["STAMPEDE_TOPICS"].split(","))
+        others = set(variables["STAMPEDE_OTHER_TOPICS"].split(","))
+        assert not own & others
+        read[each["metadata"]["labels"]["stampede/source"]] = own | others
+    assert len(read) > 2
+    assert len({frozenset(each) for each in read.values()}) == 1
+
+
 def test_static_membership_needs_names_that_last() -> None:
     """The name of a pod of a StatefulSet outlives the pod; that of a Deployment's pod does not."""
     made = sources("scaling")

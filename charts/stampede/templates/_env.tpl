@@ -143,6 +143,7 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 
 {{/* Kafka's settings and options of librdkafka: (list $ SOURCE). */}}
 {{- define "stampede.env.kafka" -}}
+{{- $root := index . 0 -}}
 {{- $source := index . 1 -}}
 {{- $options := dict -}}
 {{- $tls := include "stampede.tls" $source | fromYaml -}}
@@ -163,6 +164,16 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
   value: {{ join "," $source.bootstrapServers | quote }}
 - name: STAMPEDE_TOPICS
   value: {{ join "," $source.topics | quote }}
+{{- $others := list }}
+{{- range $root.Values.sources }}
+{{- range .topics }}
+{{- if not (or (hasPrefix "!" .) (has . $source.topics)) }}{{ $others = append $others . }}{{ end }}
+{{- end }}
+{{- end }}
+{{- with $others }}
+- name: STAMPEDE_OTHER_TOPICS
+  value: {{ join "," . | quote }}
+{{- end }}
 {{- range $name, $value := $source.options }}{{ $_ := set $options $name (include "stampede.text" $value) }}{{ end }}
 {{- with $options }}
 - name: STAMPEDE_KAFKA_OPTIONS

@@ -21,8 +21,11 @@ class KafkaSettings(BaseSettings):
         "behind a ! are known and not read. `read` asks Kafka about them, to tell in its ledger "
         "what is in flight from what is missing",
     )
+    other_topics: str = Field(
+        "", description="topics and families that other sources read: nobody is warned of those"
+    )
 
-    @field_validator("topics")
+    @field_validator("topics", "other_topics")
     @classmethod
     def check_topics(cls, text: str) -> str:
         """The text, if it names topics."""

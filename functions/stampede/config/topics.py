@@ -118,6 +118,13 @@ class Topics(NamedTuple):
         """The same but for these names."""
         return self._replace(names=tuple(name for name in self.names if name not in names))
 
+    def beside(self, others: Self) -> Self:
+        """The same, and those that others read are known."""
+        return self._replace(
+            ignored_names=self.ignored_names | set(others.names),
+            ignored_families=(*self.ignored_families, *others.families),
+        )
+
     def holds(self, topic: str) -> bool:
         """Whether a topic is named, or is of a family, in its window or not."""
         return topic in self.names or self._family(topic) is not None
@@ -193,21 +200,23 @@ class Topics(NamedTuple):
         return found
 
     def _unread(self, existing: set[str], today: date) -> Iterator[tuple[str, str]]:
-        known = {topic for topic in existing if self._known(topic)}
+        unknown = {topic for topic in existing if not self._known(topic)}
         for family in self.families:
-            alike = family.siblings()
-            for topic in existing - known:
-                matched = alike.fullmatch(topic)
-                if matched:
+            alike: dict[TopicFamily, set[str]] = {}
+            pattern = family.siblings()
+            for topic in unknown:
+                if matched := pattern.fullmatch(topic):
                     own = family._replace(before=matched[1], after=matched[3])
-                    if topic in own.current(existing, today):
-                        yield topic, own.template
+                    alike.setdefault(own, set()).add(topic)
+            for own, topics in alike.items():
+                yield from dict.fromkeys(own.current(topics, today), own.template).items()
         for name in self.names:
-            own_family = _family_of_name(name)
-            place = own_family and own_family.place(name)
-            for topic in existing - known if own_family and place else ():
-                if (other := own_family.place(topic)) is not None and other > place:  # type: ignore[union-attr, operator]
-                    yield topic, own_family.template  # type: ignore[union-attr]
+            mine = _family_of_name(name)
+            place = mine.place(name) if mine else None
+            if mine and place is not None:
+                for topic in unknown:
+                    if (mine.place(topic) or place) > place:
+                        yield topic, mine.template
 
     def _family(self, topic: str) -> TopicFamily | None:
         return next((each for each in self.families if each.place(topic) is not None), None)

@@ -48,6 +48,7 @@ def kafka(installation: Installation) -> Iterator[Finding]:
 def unread(installation: Installation) -> Iterator[Finding]:
     """No topic that is like those that are read is without a reader."""
     topics = _topics(installation.settings)
+    topics = topics.beside(Topics.parse(installation.settings.other_topics))
     if not topics:
         raise NotExamined("STAMPEDE_KAFKA is not set")
     with KafkaTopics(installation.settings, PATIENCE) as reader:

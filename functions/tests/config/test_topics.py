@@ -1,5 +1,6 @@
 """Names and families of topics: which are read, and which nobody reads."""
 
+import time
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -95,6 +96,27 @@ def test_another_programme_is_unread_while_it_is_new() -> None:
     both = Topics.parse(f"{ZTF},!ztf_{{YYYYMMDD}}_programid2")
     assert both.unread(second, NOW) == {}
     assert both.current(second, NOW) == set()
+
+
+def test_what_other_sources_read_is_known() -> None:
+    existing = nights("20260628", programme=2) | {"lsst-alerts-v12", "lsst-alerts-v13"}
+    others = Topics.parse("ztf_{YYYYMMDD}_programid2,lsst-alerts-v13")
+    topics = Topics.parse(f"{ZTF},lsst-alerts-v11")
+    assert topics.beside(others).unread(existing, NOW) == {"lsst-alerts-v12": RUBIN}
+    assert topics.beside(others).current(existing, NOW) == {"lsst-alerts-v11"}
+
+
+def test_a_thousand_topics_are_looked_through_soon() -> None:
+    """A source does so every 3 s. Kafka may advertise the nights of years, and some programmes."""
+    days = [f"{date(2024, 1, 1) + timedelta(each):%Y%m%d}" for each in range(500)]
+    existing = set().union(*(nights(*days, programme=each) for each in (1, 2, 3)))
+    topics = Topics.parse(f"{ZTF},lsst-alerts-v11")
+    begin = time.process_time()
+    for _ in range(3):
+        topics.unread(existing, NOW), topics.silent(existing, NOW), topics.current(existing, NOW)
+    seconds = (time.process_time() - begin) / 3
+    print(f"{1000 * seconds:.1f} ms")
+    assert seconds < 0.2
 
 
 def test_a_family_is_silent_if_another_like_it_is_two_nights_ahead() -> None:

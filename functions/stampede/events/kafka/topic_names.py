@@ -48,7 +48,8 @@ class TopicNames:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._topics = Topics.parse(settings.topics)
+        others = Topics.parse(settings.other_topics)
+        self._topics = Topics.parse(settings.topics).beside(others)
         self._login = KafkaLogin(settings)
         self._stopped = threading.Event()
         self._unread: dict[str, str] = {}
