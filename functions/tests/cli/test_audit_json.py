@@ -20,6 +20,7 @@ pytestmark = pytest.mark.integration  # starts processes
 ENTRY = {
     "table": str,
     "topic": str,
+    "family": str,
     "topic_id": (str, type(None)),
     "partition": int,
     "low": int,

@@ -58,6 +58,7 @@ def test_the_ledger_accounts_for_every_offset():
         cutouts = {
             "table": "cutouts",
             "topic": "ztf",
+            "family": "ztf",
             "topic_id": None,
             "partition": 0,
             "low": 10,
