@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stampede.cli.options import DATA, Data, progress_console
-from stampede.config.topics import Topics
-from stampede.errors import SetupError
+from stampede.cli.options import DATA, Data, parse_topics, progress_console
 from stampede.telemetry.logs import configure_logs
 from stampede_local.plan import SystemPlan
 
@@ -28,10 +26,7 @@ def plan_of(
     sources: bool = False,
 ) -> SystemPlan:
     """The plan that the options describe."""
-    try:
-        Topics.parse(topics)
-    except ValueError as error:
-        raise SetupError(str(error)) from None
+    parse_topics(topics)  # raises if one is neither a name nor a family
     names = tuple(name.strip() for name in topics.split(",") if name.strip())
     data = data.absolute()
     return SystemPlan(data, store, kafka, names, port, install, replica, second_site, sources)

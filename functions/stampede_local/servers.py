@@ -85,6 +85,5 @@ class LocalServers:
         kafka = LocalKafka(directory, port, progress=self._progress)
         kafka.start()
         self._supervise(kafka.processes)
-        if names := Topics.parse(",".join(self._plan.topics)).names:
-            make_topics(kafka.bootstrap, names)
+        make_topics(kafka.bootstrap, Topics.parse(",".join(self._plan.topics)).names)
         return kafka.bootstrap

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from stampede.cli.ledger_report import report, status_of
-from stampede.cli.options import Data, results_console
-from stampede.config.topics import Topics
+from stampede.cli.options import Data, parse_topics, results_console
 from stampede.errors import SetupError, StoreDown
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from stampede.config.settings import Settings
+    from stampede.config.topics import Topics
     from stampede.handlers.audit.audit import MissingObjects
     from stampede.store.integrity.ledger import Entry
 
@@ -84,18 +84,10 @@ def audit(
     if repair or site is AuditedStore.BOTH:
         raise SetupError("`--repair` and `--site both` need `--deep`")
     everything = not topics
-    chosen = parse_topics(topics or ([settings.topics] if system else []))
+    chosen = parse_topics(",".join(topics or ([settings.topics] if system else [])))
     if site is AuditedStore.REPLICA:
         sys.exit(_audit_replica(settings, chosen, everything, as_json))
     sys.exit(_audit_store(settings, chosen, everything, as_json))
-
-
-def parse_topics(texts: list[str]) -> Topics:
-    """The topics and families of arguments. Raises `SetupError`."""
-    try:
-        return Topics.parse(",".join(texts))
-    except ValueError as error:
-        raise SetupError(str(error)) from None
 
 
 def _deep(

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stampede.config.topics import Topics
+from stampede.errors import SetupError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -39,3 +42,11 @@ def progress_console() -> Console:
     from rich.console import Console
 
     return Console(file=sys.stderr)
+
+
+def parse_topics(text: str) -> Topics:
+    """The comma-separated topics and families of an option. Raises `SetupError`."""
+    try:
+        return Topics.parse(text)
+    except ValueError as error:
+        raise SetupError(str(error)) from None
