@@ -141,7 +141,7 @@ def test_real_alerts(system: System, send) -> None:
     messages = made_alerts.real_alerts()
     assert len(send(messages)) == len(messages)
     wait_until_stored(system)
-    entries = audit(open_objects(system.settings), system.settings, system.plan.topics)
+    entries = audit(open_objects(system.settings), system.settings, Topics(system.plan.topics))
     assert Counter(entry.dead_lettered for entry in entries).keys() == {0}
     expected = [alert for message in messages if (alert := expected_alert(message))]
     assert len(expected) == len(messages)
