@@ -27,6 +27,8 @@ from stampede_simulator.sky import FIRST_NIGHT, LSST, Exposure, Measurements, Po
 FRAME = b"\x00" + NEWEST_RUBIN.to_bytes(4, "big")
 KINDS = ("difference", "science", "template")  # in the order of the packet
 PROCESSING = 0.002  # days from exposure to alert
+AGAIN = 7  # of so many exposures one is processed again, which gives its forced points other ids
+PROCESSED_AGAIN = 0.5  # days later
 # Each of these flags is set in one of so many exposures, first in the second number.
 FLAGGED = {
     "isDipole": (11, 3),
@@ -86,6 +88,10 @@ class RubinObject:
         # Of the pixel at the lower left of the cutouts: objects are all over the detector.
         self.corner = 100 + number * 2_654_435_761 % 3800, 100 + number * 40_503 % 3700
 
+    def source_id(self, i: int, kind: int = 2) -> int:
+        """The id of a row of exposure `i`; `kind` is a digit."""
+        return self.base + kind * 10**14 + self.number * 1000 + i
+
     def point(self, i: int, forced: bool) -> Point:
         """The expected point of exposure `i`."""
         measured, visit = self.measurements, self.visits[i]
@@ -95,7 +101,7 @@ class RubinObject:
             survey="lsst",
             forced=forced,
             limit=False,
-            source_id=self.base + (5 if forced else 2) * 10**14 + self.number * 1000 + i,
+            source_id=forced_id(visit, i) if forced else self.source_id(i),
             mjd=visit.mjd,
             band=visit.band,
             ra=measured.ra if forced else float(measured.ras[i]),
@@ -157,11 +163,14 @@ class RubinObject:
             | dict.fromkeys(flagged(point.source_id % 1000), True)
         )
 
-    def forced_source(self, point: Point) -> bytes:
-        """A diaForcedSource."""
-        return encoders()["diaForcedSource"](
-            self.common(point) | {"diaForcedSourceId": point.source_id, "diaObjectId": self.id}
-        )
+    def forced_source(self, i: int, again: bool = False) -> bytes:
+        """The diaForcedSource of exposure `i`, or of its visit that was processed `again`."""
+        point = self.point(i, forced=True)
+        row = self.common(point)
+        row |= {"diaForcedSourceId": self.source_id(i, 6 if again else 5), "diaObjectId": self.id}
+        if again:
+            row["timeProcessedMjdTai"] += PROCESSED_AGAIN
+        return encoders()["diaForcedSource"](row)
 
     @property
     def object_prefix(self) -> bytes:
@@ -183,7 +192,9 @@ class RubinObject:
         new_forced = []
         if known and not self.moves:
             new_forced = [self.point(i, forced=True)]
-            self.forced.append(self.forced_source(new_forced[0]))
+            if self.forced and i % AGAIN == 0:
+                self.forced[-1] = self.forced_source(i - 1, again=True)
+            self.forced.append(self.forced_source(i))
         if not self.measurements.detected[i]:
             self.points += new_forced
             return None
@@ -279,6 +290,11 @@ class RubinObject:
 def flagged(i: int) -> list[str]:
     """The flags of the detection in exposure `i`."""
     return [name for name, (period, first) in FLAGGED.items() if i % period == first]
+
+
+def forced_id(visit: Exposure, i: int) -> int:
+    """What identifies the forced point of an object in exposure `i`."""
+    return visit_id(visit, i) * 1000 + visit.detector
 
 
 def visit_id(visit: Exposure, i: int) -> int:

@@ -14,6 +14,7 @@ from contextlib import nullcontext, suppress
 
 import numpy as np
 import pyarrow as pa
+from isal import isal_zlib
 
 from stampede.alerts.arrays import concat
 from stampede.alerts.batch_parts import (
@@ -112,10 +113,7 @@ class BatchDecoder:
             The batch as a whole cannot be decoded.
         """
 
-        def read(records: Records, isolated: bool) -> Part:
-            return self._cutouts(records, isolated, messages)
-
-        return self._decoded(messages, isolation, suspect, read, CUTOUT)
+        return self._decoded(messages, isolation, suspect, self._cutouts, CUTOUT)
 
     def detections(
         self,
@@ -249,11 +247,11 @@ class BatchDecoder:
         for half in records.split((len(records.messages) + 1) // 2):
             yield from self._parts(half, isolation, suspect, read)
 
-    def _cutouts(self, records: Records, isolated: bool, messages: Sequence[Bytes]) -> Part:
+    def _cutouts(self, records: Records, isolated: bool) -> Part:
         group, faults = self._decode(records, [], isolated)
         if not group.heads.num_rows:
             return Part(CUTOUT.empty_table(), [], faults)
-        rows, bad_images, origins = cutout_rows(group, messages)
+        rows, bad_images, origins = cutout_rows(group)
         return Part(rows, [], faults | bad_images, origins=origins)
 
     def _detections(self, records: Records, isolated: bool, messages: Sequence[Bytes]) -> Part:
@@ -286,7 +284,8 @@ class BatchDecoder:
                 schema, record = self._framing.take(messages[number])
                 cut, rows = without_rows(schema, record, own[number], self._programids)
                 message = self._framing.replaced(messages[number], cut)
-                mixed[number] = mixed[number]._replace(message=message, rows_cut=rows)
+                crc32 = isal_zlib.crc32(cut)
+                mixed[number] = mixed[number]._replace(message=message, crc32=crc32, rows_cut=rows)
         return group._replace(mixed=mixed)
 
     def _decode(
@@ -298,7 +297,9 @@ class BatchDecoder:
         columns = list(dict.fromkeys([*survey.head_columns(schema.fields, schema.own), *fields]))
         read = self._read_records if isolated else self._read_without_images
         table, images = read(records, columns)
-        group = SchemaGroup(survey, table, survey.head(table), images, np.array(records.messages))
+        crc32s = np.array([isal_zlib.crc32(record) for record in records.data], np.uint32)
+        numbers = np.array(records.messages)
+        group = SchemaGroup(survey, table, survey.head(table), images, numbers, crc32s)
         faults = unusable(group, self._times(), self._programids)
         return group.without(faults), faults
 

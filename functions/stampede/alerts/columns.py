@@ -51,8 +51,8 @@ _TIME_AND_POSITION = (
 _MESSAGE = _column(
     "message_crc32",
     pa.uint32(),
-    "CRC-32 of the whole message that the cutout came in, as in the table `packets`: which version "
-    "of the alert it is",
+    "CRC-32 of the alert's Avro record, without its frame, as in the table `packets`: which "
+    "version of the alert it is; in rows that were stored before 0.1.0, of the whole message",
 )
 CUTOUT = pa.schema(
     [
@@ -106,8 +106,10 @@ DETECTION = pa.schema(
         _key(
             "source_id",
             pa.int64(),
-            "diaSourceId, diaForcedSourceId, candid; what has no id of its own carries its visit "
-            "here (ztf's limits and forced points; lsst's limits)",
+            "diaSourceId, candid; of a forced point of lsst visit * 1000 + detector, because Rubin "
+            "gives it another diaForcedSourceId when it processes the visit again (in schemas "
+            "before 7.0 that id); what has no id carries its visit (ztf's limits and forced "
+            "points; lsst's limits)",
         ),
         *_TIME_AND_POSITION,
         _column("flux", pa.float32(), "PSF flux on the difference image, signed, AB", "nJy"),
@@ -266,16 +268,25 @@ _CUTS = [
         _column(cut_columns(kind)[1], pa.int32(), "how many bytes those are, as sent", "byte"),
     )
 ]
-_MESSAGE_CRC32 = _key("crc32", pa.uint32(), "CRC-32 of the whole message, images included")
+_RECORD_CRC32 = _key(
+    "crc32",
+    pa.uint32(),
+    "CRC-32 of the Avro record in the message, images included; where `framed_crc32` is null, of "
+    "the whole message",
+)
+# Of the message as it is given, to prove its bytes. Rows that were stored before it was lack it.
+_FRAMED_CRC32 = _column(
+    "framed_crc32", pa.uint32(), "CRC-32 of the whole message, frame and images included"
+)
 # Of a message out of which history rows of other programmes were cut. Null of a whole one.
 _SENT = [
     _column(
         "sent_crc32",
         pa.uint32(),
-        "CRC-32 of the message as the survey sent it, `message_crc32` of its cutouts, if rows of "
+        "CRC-32 of the record as the survey sent it, `message_crc32` of its cutouts, if rows of "
         "observing programmes that are not stored were cut out of its history; otherwise null",
     ),
-    _column("sent_sha256", pa.string(), "SHA-256 of that message, hexadecimal"),
+    _column("sent_sha256", pa.string(), "SHA-256 of the message as sent, hexadecimal"),
     _column("rows_cut", pa.int32(), "how many rows were cut out"),
 ]
 PACKET = pa.schema(
@@ -292,8 +303,9 @@ PACKET = pa.schema(
         _column("record", pa.string(), "both as bytes, JSON; empty if key and headers tell all"),
         _key("packet", pa.binary(), "the message as it came, without the cutouts' bytes"),
         *_CUTS,
-        _MESSAGE_CRC32,
+        _RECORD_CRC32,
         *_SENT,
+        _FRAMED_CRC32,
     ]
 )
 
@@ -334,8 +346,9 @@ PACKET_LOCATION = pa.schema(
         _key("length", pa.int32(), "of the page", "byte"),
         _key("row", pa.int32(), "number of the packet in its page"),
         *_CUTS,
-        _MESSAGE_CRC32,
+        _RECORD_CRC32,
         *_SENT,
+        _FRAMED_CRC32,
     ]
 )
 PACKET_KEY = ("alert_id", "survey", "crc32")

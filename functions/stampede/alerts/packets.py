@@ -4,12 +4,16 @@ An image that a message holds byte for byte is cut out of it; where it stood is 
 the images back, and the CRC-32 of the message shows that it is the one that was sent. A message
 whose images are not in it byte for byte, a compressed container, stays whole.
 
+An alert is one alert in whatever frame it comes: what tells its versions apart is the CRC-32 of its
+Avro record (docs/adr/0064-rows-that-mean-the-same.md).
+
 Rows of observing programmes that are not stored are cut out for good. The checksums of the message
 that was sent stay beside the packet: whoever has that message can prove what was stored of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -23,6 +27,7 @@ from stampede.runtime.decompression import Bytes
 
 LEAST = 512  # bytes of an image: a shorter one saves nothing
 HEADS = ("alert_id", "object_id", "mjd")
+CHECKSUMS = ("crc32", "framed_crc32")
 SENT = ("sent_crc32", "sent_sha256", "rows_cut")
 ORDER = ("night", "programids", "object_id", "mjd", "alert_id", "survey")  # of packets in packs
 
@@ -83,47 +88,60 @@ def packet_rows(
     -------
     tuple[pa.Table, list]
         A row for each packet, and its pieces, which are views of the message. Columns: `number`
-        (that of the message), survey, alert_id, object_id, mjd, night, crc32, for each kind of
-        cutout those of `columns.cut_columns`, those of `SENT`, and `programids`: the observing
+        (that of the message), survey, alert_id, object_id, mjd, night, for each kind of cutout
+        those of `columns.cut_columns`, `CHECKSUMS`, `SENT`, and `programids`: the observing
         programmes in it, as text. History rows of programmes that are not stored are not in it.
     """
     heads: list[pa.Table] = []
     images: list[dict[str, Bytes]] = []
     mixed: dict[int, MixedProgrammes] = {}
+    crc32s: list[int] = []
     for group in groups:
         heads.append(_heads(group))
+        crc32s += group.crc32s.tolist()
         images += _images(group)
         mixed |= group.mixed
     rows = pa.concat_tables(heads)
     order = pc.sort_indices(rows, [(name, "ascending") for name in ORDER])
     rows = rows.take(order)
 
-    packets, checksums = [], []
-    sent: dict[str, list[Any]] = {name: [None] * rows.num_rows for name in SENT}
-    columns = {kind: cut_columns(kind) for kind in KINDS}
-    places: dict[str, list[int | None]] = {
-        name: [None] * rows.num_rows for names in columns.values() for name in names
-    }
+    packets = []
+    cuts_by_kind = {kind: cut_columns(kind) for kind in KINDS}
+    names = [*CHECKSUMS, *chain.from_iterable(cuts_by_kind.values()), *SENT]
+    columns: dict[str, list[Any]] = {name: [None] * rows.num_rows for name in names}
     numbers = zip(rows["number"].to_pylist(), order.to_pylist(), strict=True)
     for packet, (number, row) in enumerate(numbers):
-        message = messages[number]
+        message, crc32 = messages[number], crc32s[row]
         if number in mixed and mixed[number].message is not None:
-            proof = isal_zlib.crc32(message), sha256(message).hexdigest(), mixed[number].rows_cut
+            proof = crc32, sha256(message).hexdigest(), mixed[number].rows_cut
             for name, value in zip(SENT, proof, strict=True):
-                sent[name][packet] = value
-            message = mixed[number].message or b""
+                columns[name][packet] = value
+            message, crc32 = mixed[number].message or b"", mixed[number].crc32
         kept, cuts = cut(message, images[row])
         packets.append(kept)
-        checksums.append(isal_zlib.crc32(message))
-        for kind, position, length in cuts:
-            at, size = columns[kind]
-            places[at][packet], places[size][packet] = position, length
-    rows = rows.append_column("crc32", pa.array(checksums, pa.uint32()))
-    for name, values in places.items():
-        rows = rows.append_column(name, pa.array(values, pa.int32()))
-    for name, values in sent.items():
+        for name, value in zip(CHECKSUMS, (crc32, isal_zlib.crc32(message)), strict=True):
+            columns[name][packet] = value
+        for kind, *place in cuts:
+            for name, value in zip(cuts_by_kind[kind], place, strict=True):
+                columns[name][packet] = value
+    for name, values in columns.items():
         rows = rows.append_column(name, pa.array(values, PACKET.field(name).type))
     return rows, packets
+
+
+def message_crc32(row: Mapping[str, Any]) -> int:
+    """CRC-32 of the whole message in a row of packets, frame and all.
+
+    Rows that were stored before `framed_crc32` was have it in `crc32`.
+    """
+    crc32: int = row["crc32"] if row.get("framed_crc32") is None else row["framed_crc32"]
+    return crc32
+
+
+def sent_crc32(row: Mapping[str, Any]) -> int:
+    """The number that the cutouts of the message in a row have as `message_crc32`."""
+    crc32: int = row["crc32"] if row.get("sent_crc32") is None else row["sent_crc32"]
+    return crc32
 
 
 def _heads(group: SchemaGroup) -> pa.Table:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from isal import isal_zlib
 
 from stampede.alerts.arrays import table_of, views
 from stampede.alerts.bounds import OBJECT_ID, Times, TooManyPixels
@@ -40,12 +39,15 @@ class MixedProgrammes(NamedTuple):
         The programmes of the points that are stored, the alert's own among them.
     message
         The message without the rows that are not stored; None if all are.
+    crc32
+        CRC-32 of the record in that message.
     rows_cut
         How many these rows are.
     """
 
     programids: frozenset[int]
     message: bytes | None = None
+    crc32: int = 0
     rows_cut: int = 0
 
 
@@ -62,6 +64,8 @@ class SchemaGroup(NamedTuple):
         By kind, each alert's image as the survey sent it.
     messages
         Number of the message that each alert came in.
+    crc32s
+        CRC-32 of each alert's record, uint32: the same whatever frame the record came in.
     mixed
         Of detections, by number of the message, what is stored of alerts with a mixed history.
     """
@@ -71,6 +75,7 @@ class SchemaGroup(NamedTuple):
     heads: pa.Table
     images: dict[str, list[Bytes | None]]
     messages: np.ndarray
+    crc32s: np.ndarray
     mixed: Mapping[int, MixedProgrammes] = MappingProxyType({})
 
     def filter(self, keep: np.ndarray) -> "SchemaGroup":
@@ -82,6 +87,7 @@ class SchemaGroup(NamedTuple):
             self.heads.filter(mask).combine_chunks(),
             {kind: [*compress(images, keep)] for kind, images in self.images.items()},
             self.messages[keep],
+            self.crc32s[keep],
             self.mixed,
         )
 
@@ -151,8 +157,8 @@ def _describe(head: dict[str, Any]) -> str:
     return f"alert {alert_id} of object {shown} at MJD {mjd}{programid}"
 
 
-def cutout_rows(group: SchemaGroup, messages: Sequence[Bytes]) -> tuple[pa.Table, Faults, pa.Table]:
-    """Three rows of `CUTOUT` per alert, in the order of a pack; `messages` are those of the batch.
+def cutout_rows(group: SchemaGroup) -> tuple[pa.Table, Faults, pa.Table]:
+    """Three rows of `CUTOUT` per alert, in the order of a pack.
 
     An alert with an image that is not FITS has a fault and no rows. The last value is `ORIGIN`,
     for each row.
@@ -168,7 +174,7 @@ def cutout_rows(group: SchemaGroup, messages: Sequence[Bytes]) -> tuple[pa.Table
         **{name: heads[name] for name in HEAD_COLUMNS},
         "survey": group.survey.NAME,
         "kind": pa.array(kinds * len(good), pa.string()),
-        "message_crc32": pa.array(np.repeat(_crc32s(group, good, messages), len(kinds))),
+        "message_crc32": pa.array(group.crc32s[rows]),
         "fits": views([files[kind][row] for row in good for kind in kinds]),
     }
     origins = {"message": pa.array(group.messages[rows])}
@@ -176,12 +182,6 @@ def cutout_rows(group: SchemaGroup, messages: Sequence[Bytes]) -> tuple[pa.Table
         origins["programid"] = heads["programid"]
     origin = table_of(ORIGIN, origins, len(rows))
     return table_of(CUTOUT, columns, len(rows)), faults, origin
-
-
-def _crc32s(group: SchemaGroup, rows: Sequence[int], messages: Sequence[Bytes]) -> np.ndarray:
-    """CRC-32 of the message of each of these alerts, uint32."""
-    found = [isal_zlib.crc32(messages[group.messages[row]]) for row in rows]
-    return np.array(found, np.uint32)
 
 
 def _files(group: SchemaGroup, ids: list[int]) -> tuple[dict[str, list[Bytes | None]], Faults]:

@@ -20,14 +20,14 @@ from stampede.alerts.batch_decoder import BatchDecoder
 from stampede.alerts.batch_parts import Decoded
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
-from stampede.alerts.packets import SENT, joined, packet_rows
+from stampede.alerts.packets import SENT, joined, packet_rows, sent_crc32
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, NotFound
 from stampede.events.kafka.schema_registry import SchemaRegistry
 from stampede.handlers.decoding import DecoderFile
 from stampede.handlers.packet_storer import put_packets
 from stampede.handlers.reconcile.reconciler import Reconciler
-from stampede.handlers.replay.messages import PackRead, Replayed, Unsendable, replayed, sent_crc32
+from stampede.handlers.replay.messages import PackRead, Replayed, Unsendable, replayed
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.packet_reader import cuts_of
 from stampede.store.compaction.garbage_collection import unneeded_at_second_site
@@ -36,6 +36,7 @@ from stampede.store.objects.object_store import Objects, read_twice
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects, open_replica
 from stampede.store.packs.pack import read_rows
+from stampede.store.packs.packets import with_columns
 from stampede.store.programmes.rights import Rights
 from stampede.store.runs.schema import ALL_TABLES, PACKET_PACKS, PACKETS
 from stampede.store.tables.table import Table
@@ -179,7 +180,7 @@ class _Cutter:
         for begin, decoded in self._decoded(whole):
             if decoded.groups:
                 made, packets = packet_rows(decoded.groups, whole[begin:])
-                before = rows.take(pa.array(numbers[begin:])).take(made["number"])
+                before = with_columns(rows).take(pa.array(numbers[begin:])).take(made["number"])
                 put_packets(self._table, _as_before(made, before), packets, _no_coverage)
         return sum(decoded.faults.count(None) for _, decoded in self._decoded(uncut))
 
@@ -209,14 +210,20 @@ class _Cutter:
 
 
 def _as_before(made: pa.Table, before: pa.Table) -> pa.Table:
-    """`made` with the Kafka records of `before`, and with the proof of what was cut before."""
+    """`made` with the Kafka records of `before`, and with the proof of what was cut before.
+
+    Cutouts of a message that was stored before `framed_crc32` was have the CRC-32 of that message.
+    """
     names = (name for name in PACKET_PACKS.rows.schema.names if name != PACKET_PACKS.image)
     for name in [name for name in names if name not in made.column_names]:
         made = made.append_column(name, before[name])
     for name in SENT:
         old, new = before[name], made[name]
         value = pc.coalesce(old, new)
-        if name == "rows_cut":
+        if name == "sent_crc32":
+            earlier = pc.if_else(before["framed_crc32"].is_null(), before["crc32"], new)
+            value = pc.coalesce(old, earlier)
+        elif name == "rows_cut":
             value = pc.add(new, pc.fill_null(old, 0))
         made = made.set_column(made.schema.get_field_index(name), name, value)
     return made

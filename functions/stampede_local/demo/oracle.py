@@ -193,7 +193,7 @@ def _rubin(row: Record, identity: Record, forced: bool) -> Record:
         identity,
         forced=forced,
         limit=False,
-        source_id=row["diaForcedSourceId" if forced else "diaSourceId"],
+        source_id=_forced_id(row) if forced else row["diaSourceId"],
         mjd=_first(row, "midpointMjdTai", "midPointTai"),
         band=_first(row, "band", "filterName"),
         ra=_first(row, "ra"),
@@ -210,6 +210,13 @@ def _rubin(row: Record, identity: Record, forced: bool) -> Record:
         processed_mjd=_processed(row) or identity["processed_mjd"],
         flags=_flags(row),
     )
+
+
+def _forced_id(row: Record) -> int:
+    visit, detector = row.get("visit"), row.get("detector")
+    if visit is None or detector is None or not 0 < visit < 2**63 // 1000:
+        return int(row["diaForcedSourceId"])
+    return visit * 1000 + detector if 0 <= detector < 1000 else int(row["diaForcedSourceId"])
 
 
 def _flags(row: Record) -> int | None:

@@ -106,7 +106,7 @@ def test_no_alert_is_from_the_future():
 
 
 def test_lsst_history_is_the_earlier_detections(packets):
-    earlier, forced, grown = defaultdict(list), defaultdict(dict), 0
+    earlier, forced, grown, again = defaultdict(list), defaultdict(dict), 0, 0
     for _, packet in of("lsst", packets):
         if packet["diaObject"] is None:
             assert packet["prvDiaSources"] is None
@@ -115,12 +115,19 @@ def test_lsst_history_is_the_earlier_detections(packets):
         assert repr(packet["prvDiaSources"] or []) == repr(earlier[name])  # NaN equals NaN here
         earlier[name].append(packet["diaSource"])
         assert packet["diaObject"]["nDiaSources"] == len(earlier[name])
-        now = {row["diaForcedSourceId"]: repr(row) for row in packet["prvDiaForcedSources"] or []}
-        assert now.items() >= forced[name].items()
+        rows = packet["prvDiaForcedSources"] or []
+        now = {(row["visit"], row["detector"]): row for row in rows}
+        assert len(now) == len(rows)
+        for place, row in forced[name].items():
+            if repr(row) != repr(now[place]):  # its visit was processed again
+                assert row["diaForcedSourceId"] != now[place]["diaForcedSourceId"]
+                assert row["timeProcessedMjdTai"] < now[place]["timeProcessedMjdTai"]
+                again += 1
         forced[name] = now
         grown = max(grown, len(now))
     assert max(map(len, earlier.values())) > 8
     assert grown > 15
+    assert again > 15
 
 
 def test_ztf_history_is_the_thirty_days_before(packets):
@@ -150,7 +157,7 @@ def test_lsst_points_are_those_of_the_packet(packets):
             "lsst",
             forced,
             False,
-            row["diaForcedSourceId" if forced else "diaSourceId"],
+            row["visit"] * 1000 + row["detector"] if forced else row["diaSourceId"],
             row["midpointMjdTai"],
             *(row[key] for key in ("band", "ra", "dec", "psfFlux", "psfFluxErr")),
             *(row[key] for key in ("scienceFlux", "scienceFluxErr")),

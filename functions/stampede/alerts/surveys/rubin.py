@@ -50,6 +50,7 @@ HEAD = (
 )
 
 INSTANT = pa.timestamp("us", "+00:00")
+DETECTORS = 1000  # more than Rubin's 205: what a visit is multiplied by in the id of a forced point
 
 built_in_schemas = rubin_schemas
 
@@ -100,8 +101,9 @@ def check_file(image: bytes | memoryview) -> None:
 def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
     """Every point of the light curves in these alerts, as `DETECTION`.
 
-    These are the alert's own diaSource, its previous ones, its forced photometry and, up to
-    schema 7.4, its non-detection limits, whose `source_id` is the ccdVisitId.
+    These are the alert's own diaSource, its previous ones, its forced photometry, whose `source_id`
+    is that of `_forced_ids`, and, up to schema 7.4, its non-detection limits, whose `source_id` is
+    the ccdVisitId.
     """
     own = Rows.of_struct(table["diaSource"].chunk(0), "diaSource.")
     parts = [_points(own, heads, forced=False)]
@@ -136,7 +138,7 @@ def _points(rows: Rows, heads: pa.Table, forced: bool) -> pa.Table:
         "survey": NAME,
         "forced": forced,
         "limit": False,
-        "source_id": rows.get("diaForcedSourceId" if forced else "diaSourceId", type=pa.int64()),
+        "source_id": _forced_ids(rows) if forced else rows.get("diaSourceId", type=pa.int64()),
         "mjd": rows.get("midpointMjdTai", "midPointTai", type=pa.float64()),
         "band": rows.get("band", "filterName", type=pa.string()),
         "ra": rows.get("ra", type=pa.float64()),
@@ -153,6 +155,26 @@ def _points(rows: Rows, heads: pa.Table, forced: bool) -> pa.Table:
         "flags": _flags(rows),
     }
     return table_of(DETECTION, columns, rows.length)
+
+
+def _forced_ids(rows: Rows) -> pa.Array:
+    """Of each forced point ``visit * 1000 + detector``; its diaForcedSourceId where it has neither.
+
+    Rubin's database has one forced point of an object in a visit and detector (the primary key of
+    `DiaForcedSource` in ``apdb.yaml`` of its sdm_schemas). Who processes a visit again gives the
+    point another diaForcedSourceId, which must not make it another point.
+    """
+    given = rows.get("diaForcedSourceId", type=pa.int64())
+    if not rows.has("detector") or not rows.has("visit"):  # before schema 7.0
+        return given
+    visit = rows.get("visit", type=pa.int64())
+    detector = rows.get("detector", type=pa.int64())
+    usable = pc.and_(
+        pc.and_(pc.greater(visit, 0), pc.less(visit, 2**63 // DETECTORS)),
+        pc.and_(pc.greater_equal(detector, 0), pc.less(detector, DETECTORS)),
+    )
+    ids = pc.add(pc.multiply(visit, DETECTORS), detector)
+    return pc.if_else(pc.fill_null(usable, False), ids, given)
 
 
 def _flags(rows: Rows) -> pa.Array | None:

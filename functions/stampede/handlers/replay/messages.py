@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import pyarrow as pa
 from isal import isal_zlib
 
-from stampede.alerts.packets import Cut, joined
+from stampede.alerts.packets import Cut, joined, message_crc32, sent_crc32
 from stampede.errors import Undecodable
 from stampede.events.cloudevents.record_bytes import Header, unpacked
 from stampede.lookup.lookup import Lookup
@@ -124,12 +124,6 @@ def record_of(row: dict[str, Any]) -> tuple[bytes | None, Sequence[Header], str 
     return key, headers, f"bytes that are no UTF-8: {', '.join(spoilt)}" if spoilt else None
 
 
-def sent_crc32(row: dict[str, Any]) -> int:
-    """CRC-32 of the message that the survey sent, by which its images are found."""
-    number: int = row["crc32"] if row.get("sent_crc32") is None else row["sent_crc32"]
-    return number
-
-
 def _message(row: dict[str, Any], packet: Bytes, images: Images, lookup: Lookup) -> bytes:
     """The message in a row, as it was sent. Raises `_Missing` if it is not whole, `StoreDown`."""
     cuts = cuts_of(row)
@@ -141,7 +135,7 @@ def _message(row: dict[str, Any], packet: Bytes, images: Images, lookup: Lookup)
     found = {cut.kind: of_kind(images, cut.kind) for cut in cuts}
     if None not in found.values():
         message = joined(packet, cuts, lambda cut: found[cut.kind] or ())
-        if isal_zlib.crc32(message) == row["crc32"]:
+        if isal_zlib.crc32(message) == message_crc32(row):
             return message
     # Something is damaged or missing: read each image alone, which verifies it.
     message_of = row["alert_id"], row["survey"], sent_crc32(row)
@@ -154,6 +148,6 @@ def _message(row: dict[str, Any], packet: Bytes, images: Images, lookup: Lookup)
         return [file]
 
     message = joined(packet, cuts, image)
-    if isal_zlib.crc32(message) != row["crc32"]:
+    if isal_zlib.crc32(message) != message_crc32(row):
         raise _Missing("with its images it does not have its CRC-32")
     return message

@@ -12,9 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
+from stampede.alerts.packets import sent_crc32
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, NotFound, SetupError
-from stampede.handlers.replay.messages import PackRead, Replayed, Unsendable, replayed, sent_crc32
+from stampede.handlers.replay.messages import PackRead, Replayed, Unsendable, replayed
 from stampede.handlers.replay.plan import PLACE, plan_of, timestamps
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.packet_reader import cuts_of

@@ -31,10 +31,8 @@ class PacketLocation(NamedTuple):
         Of its page in `pack`.
     row
         Its number in that page.
-    crc32
-        Of the whole message, as it is given.
-    sent_crc32, sent_sha256, rows_cut
-        Of the message that the survey sent, if history rows were cut out of it; otherwise None.
+    crc32, sent_crc32, sent_sha256, rows_cut, framed_crc32
+        As in `columns.PACKET_LOCATION`.
     """
 
     alert_id: int
@@ -49,12 +47,18 @@ class PacketLocation(NamedTuple):
     sent_crc32: int | None
     sent_sha256: str | None
     rows_cut: int | None
+    framed_crc32: int | None
     cuts: tuple[Cut, ...]
 
     @property
-    def message_crc32(self) -> int:
-        """CRC-32 of the message that the survey sent: its cutouts have this number."""
+    def record_crc32(self) -> int:
+        """CRC-32 of the record that the survey sent: its cutouts have this number."""
         return self.crc32 if self.sent_crc32 is None else self.sent_crc32
+
+    @property
+    def message_crc32(self) -> int:
+        """CRC-32 of the message that is given."""
+        return self.crc32 if self.framed_crc32 is None else self.framed_crc32
 
 
 def packet_locations(rows: pa.Table, survey: str | None = None) -> list[PacketLocation]:
@@ -97,7 +101,7 @@ class Packets:
         StoreDown
             The store does not answer.
         """
-        by_kind = of_message(cutouts, packet.message_crc32)
+        by_kind = of_message(cutouts, packet.record_crc32)
 
         def image(cut: Cut) -> list[bytes]:
             if cut.kind not in by_kind:
@@ -109,7 +113,7 @@ class Packets:
             return [self._images.fits(by_kind[cut.kind])]
 
         message = joined(self._packet(packet), packet.cuts, image)
-        if isal_zlib.crc32(message) != packet.crc32:
+        if isal_zlib.crc32(message) != packet.message_crc32:
             raise _damaged(packet, "with its images it does not have its CRC-32")
         return message
 
@@ -122,7 +126,7 @@ class Packets:
 
         `cutouts` are those of all versions of the alert.
         """
-        by_kind = of_message(cutouts, packet.message_crc32)
+        by_kind = of_message(cutouts, packet.record_crc32)
         kept = {
             kind
             for kind, one in by_kind.items()

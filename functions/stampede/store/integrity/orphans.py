@@ -45,10 +45,15 @@ def packs_instead(pack: Pack, spec: PackSpec, rows: pa.Table) -> set[str]:
         if row["pack"] is None:  # the survey sent no such cutout
             continue
         winner = winners.get(place)
-        if winner is None or not _beats(winner, pack.key) or winner["crc32"] != row["crc32"]:
+        if winner is None or not _beats(winner, pack.key) or not _same_bytes(winner, row):
             return set()
         instead.add(winner["pack"])
     return instead
+
+
+def _same_bytes(winner: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether two rows locate equal files or messages, by their checksums."""
+    return all(winner.get(name) == row.get(name) for name in ("crc32", "framed_crc32"))
 
 
 def _beats(winner: Mapping[str, Any], key: str) -> bool:

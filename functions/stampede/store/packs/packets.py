@@ -28,7 +28,10 @@ from stampede.store.runs.schema import PACKET_PACKS
 # Bytes of a page before it is compressed. 34 packets of one object, B each: 2,823 with 64 KB,
 # 1,264 with 256 KB, 645 with 1 MB; and 512 KB of real LSST packets are a page of 240 KB.
 PAGE_BYTES = 512 << 10
-_ORDER = ("object_id", "mjd", "alert_id", "survey", "topic", "partition", "offset", "crc32")
+_ORDER = (
+    *("object_id", "mjd", "alert_id", "survey"),
+    *("topic", "partition", "offset", "crc32", "framed_crc32"),
+)
 _BOUNDED = ("alert_id", "object_id", "mjd")  # columns with their least and greatest value
 _PREFIX = 4  # bytes of the length before each packet
 
@@ -95,13 +98,18 @@ def read_packets(
     rows, coverage = read_rows(data, key)
     schema = PACKET_PACKS.rows.schema
     try:
-        for field in schema:
-            if field.nullable and field.name not in rows.column_names:  # an earlier pack
-                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-        rows = rows.select(schema.names).cast(schema)
+        rows = with_columns(rows).select(schema.names).cast(schema)
         return _pack(rows, pa.py_buffer(data), programids_of(key or "")), coverage
     except PARQUET_ERRORS as error:
         raise Damaged(f"{key or 'the pack'} does not have the rows of packets: {error}") from None
+
+
+def with_columns(rows: pa.Table) -> pa.Table:
+    """The rows of an earlier pack with nulls in the columns that came since."""
+    for field in PACKET_PACKS.rows.schema:
+        if field.nullable and field.name not in rows.column_names:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    return rows
 
 
 def _pack(rows: pa.Table, data: pa.Buffer, programids: Iterable[int]) -> Pack:

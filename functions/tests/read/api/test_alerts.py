@@ -7,7 +7,6 @@ import socket
 import tarfile
 import time
 import unittest.mock
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from stampede.store.tables.table import Table
 from stampede_local.demo import oracle
 from tests.support.alerts import fits_files, made_alerts
 from tests.support.alerts.fits_files import source
+from tests.support.alerts.made_alerts import record_crc32
 from tests.support.read.read_service import Reader, serving
 from tests.support.store.stored_packets import FIELDS, store
 from tests.support.store.watched_objects import Watched
@@ -177,7 +177,7 @@ def versions() -> list[bytes]:
     """One alert sent three times with other images, and once without any, by CRC-32."""
     none: dict = dict.fromkeys(FIELDS)
     sent = [ztf(1), ztf(1, **other_images(10)), ztf(1, **other_images(20)), ztf(1, **none)]
-    return sorted(sent, key=zlib.crc32)
+    return sorted(sent, key=record_crc32)
 
 
 @pytest.fixture(scope="module")
@@ -237,8 +237,8 @@ def test_an_image_is_shown_rather_than_none(settings: Settings, read: Reader) ->
     store(settings, bare)
     store(settings, [ztf(1)], 20)
     assert read("/v1/alerts/1/cutouts/science").status == 200
-    assert zlib.crc32(ztf(1)) < max(map(zlib.crc32, bare))
-    check(read, max(bare, key=zlib.crc32))
+    assert record_crc32(ztf(1)) < max(map(record_crc32, bare))
+    check(read, max(bare, key=record_crc32))
 
 
 def of_night(mjd: float, seed: int) -> bytes:
@@ -258,7 +258,7 @@ def test_a_version_that_is_kept_is_shown_rather_than_one_that_is_gone(
     today = int(now_mjd())
     kept = of_night(today - 2.5, 100)
     early = (of_night(today - 12.5, seed) for seed in range(1, 50))
-    gone = next(one for one in early if zlib.crc32(one) > zlib.crc32(kept))
+    gone = next(one for one in early if record_crc32(one) > record_crc32(kept))
     for number, message in enumerate((kept, gone) if reverse else (gone, kept)):
         store(settings, [message], number)
     objects = open_objects(settings)
@@ -285,7 +285,7 @@ def test_all_cutouts_are_those_of_one_message(
     only = {"cutoutScience": stamp(70), "cutoutTemplate": None, "cutoutDifference": None}
     few = ztf(1, candidate=measured() | {"jd": 2400000.5 + today - 2.5}, **only)
     early = (of_night(today - 12.5, seed) for seed in range(1, 50))
-    all_kinds = next(one for one in early if zlib.crc32(one) < zlib.crc32(few))
+    all_kinds = next(one for one in early if record_crc32(one) < record_crc32(few))
     store(settings, [all_kinds])
     store(settings, [few], 1)
     alone = settings.model_copy(update={"store": f"{settings.store}-alone"})
@@ -307,7 +307,7 @@ def test_many_versions_in_one_batch_can_be_read(
     sent = [ztf(1, **other_images(seed)) for seed in range(1, 60, 3)]
     monkeypatch.setattr(images, "MOST_PAGE", 3 * len(sent[0]))
     store(settings, sent)
-    check(read, max(sent, key=zlib.crc32))
+    check(read, max(sent, key=record_crc32))
     assert read("/v1/alerts/1/cutouts/science").status == 200
 
 
@@ -316,7 +316,7 @@ def test_only_the_images_of_a_message_are_read_for_it(settings: Settings) -> Non
     store(settings, sent)
     lookup = Lookup(open_objects(settings), settings)
     try:
-        for crc32 in map(zlib.crc32, sent):
+        for crc32 in map(record_crc32, sent):
             wanted = {(1, "ztf", kind, crc32) for kind in KINDS}
             assert lookup.images_of([(1, "ztf", crc32)]).keys() == wanted
             assert lookup.parts_of([(1, "ztf", crc32)]).keys() == wanted

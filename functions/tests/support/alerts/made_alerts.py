@@ -12,6 +12,7 @@ import fastavro
 
 from stampede.alerts import container, schemas
 from stampede.alerts.columns import KINDS
+from stampede.alerts.framing import Framing
 from stampede.alerts.surveys.rubin_schemas import rubin_schemas
 
 REAL = Path(__file__).parents[5] / "shared" / "data"
@@ -160,3 +161,8 @@ def real_rubin_cutouts() -> list[dict[str, bytes]]:
             records += fastavro.reader(file)
     cutouts = [{kind: one[f"cutout{kind.title()}"] for kind in KINDS} for one in records]
     return [files for files in cutouts if all(files.values())]
+
+
+def record_crc32(message: bytes) -> int:
+    """CRC-32 of the Avro record in a message: which version of its alert it is."""
+    return zlib.crc32(bytes(Framing(len(message) + (16 << 20)).take(message).record))
