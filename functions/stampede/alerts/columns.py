@@ -160,6 +160,12 @@ DETECTION = pa.schema(
             "0 bogus to 1 real, by ztf's older classifier; its history has this score, and no drb",
         ),
         _PROGRAMID,
+        _column(
+            "moved",
+            pa.bool_(),
+            "the survey sent this detection again under another object: its alert, whose id is "
+            "`source_id`, names that; null if not",
+        ),
     ]
 )
 

@@ -21,8 +21,8 @@ def positions_of(detections: pa.Table) -> pa.Table:
     The detections of each programme that is not public have a row of their own: so they can be
     withheld, and all that is said of the others is true without them.
 
-    Forced photometry, limits, withdrawn points and points without a position do not count. The
-    order of the rows of `detections`, and how often a point is there, does not matter.
+    Forced photometry, limits, withdrawn and moved points, and points without a position do not
+    count. The order of the rows of `detections`, and how often a point is there, does not matter.
 
     Parameters
     ----------
@@ -79,5 +79,6 @@ def object_codes(rows: pa.Table) -> np.ndarray:
 def _located(detections: pa.Table) -> pa.ChunkedArray:
     """Which points are detections with a position on the sphere."""
     unwanted = pc.or_(pc.or_(detections["forced"], detections["limit"]), detections["withdrawn"])
+    unwanted = pc.or_(unwanted, pc.fill_null(detections["moved"], False))
     placed = pc.and_(pc.is_finite(detections["ra"]), pc.less_equal(pc.abs(detections["dec"]), 90.0))
     return pc.and_(pc.fill_null(placed, False), pc.invert(unwanted))

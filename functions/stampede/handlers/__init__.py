@@ -6,6 +6,7 @@ __all__ = [
     "decoding",
     "function_process",
     "lightcurves",
+    "moved_points",
     "packet_storer",
     "purge",
     "replicate",

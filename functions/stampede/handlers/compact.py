@@ -7,18 +7,20 @@ new, and may die at any time. Several pods may make passes at once: they share t
 import random
 import time
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from stampede.config.settings import Settings
 from stampede.deadletters.merge import merge_letters
 from stampede.errors import StampedeError
+from stampede.handlers.moved_points import MovedPoints
 from stampede.store.compaction.compact import Policy, Report, compact
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects
 from stampede.store.programmes.rights import Rights
 from stampede.store.runs.run import RunInfo
-from stampede.store.runs.schema import ALL_TABLES, TABLES, TableSpec
+from stampede.store.runs.schema import ALL_TABLES, CUTOUTS, TABLES, TableSpec
 from stampede.store.tables.table import Table
 from stampede.telemetry import store_metrics
 from stampede.telemetry.logs import get_logger
@@ -58,6 +60,8 @@ def _compact(settings: Settings, objects: Objects, spec: TableSpec) -> None:
             grace=timedelta(seconds=settings.grace_seconds),
             turn=random.randrange(1 << 16),  # other pods may compact the same table
         )
+        if spec is CUTOUTS:
+            policy = replace(policy, observe=MovedPoints(objects).mark)
         report = compact(table, datetime.now(UTC), policy)
         set_metrics(table, report)
         for key, why in report.damaged.items():

@@ -229,6 +229,7 @@ def detection_rows(object_numbers: np.ndarray, numbers: np.ndarray) -> pa.Table:
         "limiting_mag": pa.nulls(count, pa.float32()),
         "rb": pa.nulls(count, pa.float32()),
         "programid": pa.nulls(count, pa.int32()),
+        "moved": pa.nulls(count, pa.bool_()),
     }
     return pa.table(columns, DETECTIONS.schema.remove_metadata())
 

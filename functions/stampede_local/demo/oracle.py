@@ -180,7 +180,7 @@ def _cutouts(survey: str, record: Record) -> dict[str, bytes | None]:
 
 def _row(identity: Record, **values: Any) -> Record:
     optional = ("band", "ra", "dec", *SINGLE_PRECISION, "visit", "detector", "flags", "procstatus")
-    row: Record = dict.fromkeys((*optional, "programid"))
+    row: Record = dict.fromkeys((*optional, "programid", "moved"))
     row |= {name: identity[name] for name in ("object_id", "survey", "processed_mjd")}
     row |= {"withdrawn": False, **values}
     for name in SINGLE_PRECISION:

@@ -52,6 +52,7 @@ UCDS = {
     "limiting_mag": "phot.mag;stat.max",
     "rb": "meta.code.qual",
     "programid": "meta.id;obs",
+    "moved": "meta.code.status",
     "mag": "phot.mag",
     "mag_err": "stat.error;phot.mag",
 }

@@ -24,6 +24,7 @@ from stampede.read.plots.light_curve import Axis, Fold, light_curve_svg
 from stampede.read.plots.ticks import date_of
 from stampede.read.service import service_of
 from stampede.read.web import parameters
+from stampede.runtime import lazy_arrow_compute as pc
 
 ALERTS, POINTS = 12, 50
 """Most alerts and points on a page."""
@@ -57,6 +58,7 @@ class ShownPoint(NamedTuple):
     error: float
     reliability: float | None
     source_id: int | None
+    moved: bool | None
     href: str | None
 
 
@@ -86,7 +88,8 @@ class Curve(NamedTuple):
         """The table of these rows."""
         value, error = plot.values(self.detections, axis)
         some = self.detections.take(pa.array(rows, pa.int64()))
-        columns = (some[name].to_pylist() for name in ("mjd", "reliability", "source_id"))
+        names = ("mjd", "reliability", "source_id", "moved")
+        columns = (some[name].to_pylist() for name in names)
         return [
             ShownPoint(
                 mjd,
@@ -96,9 +99,10 @@ class Curve(NamedTuple):
                 error[row],
                 reliability,
                 source_id,
+                moved,
                 self.hrefs.get(row),
             )
-            for row, mjd, reliability, source_id in zip(rows.tolist(), *columns, strict=True)
+            for row, mjd, reliability, source_id, moved in zip(rows.tolist(), *columns, strict=True)
         ]
 
 
@@ -216,6 +220,8 @@ def _facts(detections: pa.Table, kinds: np.ndarray) -> dict[str, str]:
         for kind in PointKind
         if (n := int((kinds == kind).sum())) or kind == PointKind.DETECTION
     }
+    if moved := pc.sum(detections["moved"]).as_py():
+        facts["moved to another object"] = f"{moved:,}"
     if position := position_of(detections):
         facts["last position (ICRS)"] = "{:.6f}° {:+.6f}°".format(*position)
     first, last = detections["mjd"][0].as_py(), detections["mjd"][-1].as_py()

@@ -56,6 +56,7 @@ class Report:
 
 
 Progress = Callable[[Report], None]
+Observe = Callable[[pa.Table], None]
 
 
 class UnreadableOutput(StoreDown):
@@ -86,6 +87,9 @@ class Policy:
         A number that differs between compactors that run at once: it decides which of several full
         groups of runs comes first, and the order of a merge's parts. Any is right; different ones
         share work.
+    observe
+        Called with each slice of merged rows before it is written. A slice has all rows of its
+        leading keys in the merge. If it raises, these runs are merged again later.
     """
 
     fanout: int = 8
@@ -94,6 +98,7 @@ class Policy:
     grace: timedelta = timedelta(minutes=5)
     major: bool = False
     turn: int = 0
+    observe: Observe = lambda rows: None
 
 
 DEFAULTS = Policy()
@@ -232,7 +237,7 @@ def merge(
     planned = plan(runs, groups, level, policy.run_rows, policy.slice_rows, rights)
     # From the footers themselves, not from a checkpoint: it is the proof that the rows are there.
     coverage = Coverage.union(table.map(partial(_coverage, table), [run[0] for run in runs]))
-    merger = _PartWriter(table, streams, planned, coverage, report)
+    merger = _PartWriter(table, streams, planned, coverage, report, policy.observe)
     merged = []
     for number in _order_of_parts(len(planned.parts), policy.turn):
         if part := _find(table, merger.key(number)):
@@ -255,9 +260,10 @@ class _PartWriter:
         planned: MergePlan,
         coverage: Coverage,
         report: Report,
+        observe: Observe,
     ) -> None:
         self._table, self._streams, self._plan = table, streams, planned
-        self._coverage, self._report = coverage, report
+        self._coverage, self._report, self._observe = coverage, report, observe
         self._at = 0  # the part that the streams have come to
 
     def key(self, number: int) -> str:
@@ -272,7 +278,9 @@ class _PartWriter:
         for bound in planned.parts[number]:
             rows = pa.concat_tables(table.map(partial(RunStream.take, bound=bound), self._streams))
             report.rows_read += rows.num_rows
-            writer.add(planned.rights.rows(sort_unique(rows, table.spec)))
+            merged = planned.rights.rows(sort_unique(rows, table.spec))
+            self._observe(merged)
+            writer.add(merged)
         place = number, len(planned.parts)
         data = writer.close(planned.level, planned.inputs, self._coverage, planned.cuts, place)
         part = _put_checked(table, self.key(number), data, writer.rows)

@@ -55,6 +55,7 @@ def test_a_light_curve_is_json_sorted_by_time(read):
         "limiting_mag": 20.5,
         "rb": 0.6,
         "programid": 1,
+        "moved": None,
     }
 
 

@@ -41,6 +41,7 @@ detections = st.fixed_dictionaries(
         "limiting_mag": st.none(),
         "rb": st.none(),
         "programid": st.sampled_from([None, 1, 2]),
+        "moved": st.sampled_from([None, True]),
     }
 )
 
