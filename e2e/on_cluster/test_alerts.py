@@ -3,6 +3,8 @@
 import gzip
 import io
 import tarfile
+import urllib.error
+from functools import partial
 
 import pytest
 
@@ -105,8 +107,19 @@ def test_every_alert_gets_its_thumbnail(release: Release, sent: list) -> None:
     read = release.url("read")
     until(lambda: not lacking_thumbnails(release), 180, 3)
     for alert in good(sent)[::8]:
-        picture = get(f"{read}/v1/alerts/{alert.alert_id}/thumbnail?survey={alert.survey}")
-        assert picture == thumbnail([alert.fits[kind] for kind in KINDS], alert.survey).png
+        url = f"{read}/v1/alerts/{alert.alert_id}/thumbnail?survey={alert.survey}"
+        # `read` lists the table of thumbnails every two seconds, whatever it is asked for.
+        until(partial(found, url), 60, 1)
+        assert get(url) == thumbnail([alert.fits[kind] for kind in KINDS], alert.survey).png
+
+
+def found(url: str) -> bool:
+    try:
+        return bool(get(url))
+    except urllib.error.HTTPError as error:
+        if error.code != 404:
+            raise
+        return False
 
 
 def test_the_second_site_is_complete(release: Release, sent: list) -> None:
