@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlencode
@@ -49,6 +50,22 @@ NullCutouts = Annotated[
 Duplicates = Annotated[
     float, typer.Option(min=0, max=1, help="share that repeats an earlier message")
 ]
+History = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="mean of history rows of Rubin's first alerts, spread from 0 to twice as many; it "
+        "sets --nights. Real alerts have 0 to 1,153 rows",
+    ),
+]
+Late = Annotated[float, typer.Option(min=0, max=1, help="share that comes after later ones")]
+Missing = Annotated[float, typer.Option(min=0, max=1, help="share that is never sent")]
+Restarts = Annotated[
+    float, typer.Option(min=0, max=1, help="share after which the last 64 are sent again")
+]
+UpgradeNight = Annotated[
+    int, typer.Option(min=0, help="night from which Rubin's schema is 11.1, before it 10.0")
+]
 Corrupt = Annotated[float, typer.Option(min=0, max=1, help=f"share that is corrupt: {FAULTS}")]
 Codec = Annotated[str, typer.Option(help="of ZTF's containers: null, deflate or snappy")]
 Rate = Annotated[float, typer.Option(min=0, help="alerts per second; 0: as fast as possible")]
@@ -64,6 +81,11 @@ def simulate(
     solar_system: SolarSystem = 0.05,
     null_cutouts: NullCutouts = 0.01,
     duplicates: Duplicates = 0.0,
+    late: Late = 0.0,
+    missing: Missing = 0.0,
+    restarts: Restarts = 0.0,
+    history: History = None,
+    upgrade_night: UpgradeNight = 0,
     corrupt: Corrupt = 0.0,
     codec: Codec = "null",
     rate: Rate = 0.0,
@@ -78,12 +100,18 @@ def simulate(
     try:
         simulator = Simulator(
             seed,
-            Fields(objects=objects, nights=nights),
+            replace(
+                Fields.of_history(history, objects) if history else Fields(objects, nights),
+                upgrade_night=upgrade_night,
+            ),
             Mix(
                 lsst_share=lsst_share,
                 solar_system=solar_system,
                 null_cutouts=null_cutouts,
                 duplicates=duplicates,
+                late=late,
+                missing=missing,
+                restarts=restarts,
                 corrupt=corrupt,
             ),
             codec=codec,

@@ -10,7 +10,7 @@ import fastavro
 
 from stampede.alerts.framing import whole_record
 from stampede.alerts.schemas import Schema, parsed
-from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schemas
+from stampede.alerts.surveys.rubin_schemas import rubin_schemas
 from stampede_simulator import ztf_container
 from stampede_simulator.alert_bytes import SimulatedAlert
 
@@ -60,7 +60,7 @@ def _faulty_lsst(body: bytes, fault: str) -> bytes:
         case "wrong-schema":
             return _framed(OLD_RUBIN, record)
         case "no-time" | "future" | "not-fits":
-            schema = parsed(rubin_schemas()[NEWEST_RUBIN])
+            schema = parsed(rubin_schemas()[int.from_bytes(frame[1:])])
             packet = whole_record(record, schema)
             if fault == "not-fits":
                 packet["cutoutScience"] = NOT_FITS

@@ -1,16 +1,14 @@
-"""Simulated Rubin alerts: schema 11.1 in Confluent framing."""
+"""Simulated Rubin alerts in Confluent framing: schema 11.1, and 10.0 before an upgrade."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import date, timedelta
-from functools import cache
-from typing import Any
 
 import numpy as np
 
 from stampede.alerts.columns import FLAGS
 from stampede.alerts.container import varint
-from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, rubin_schemas
+from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN
 from stampede_simulator import cutout_images, lsst_cutouts
 from stampede_simulator.alert_bytes import (
     NULL,
@@ -19,34 +17,15 @@ from stampede_simulator.alert_bytes import (
     array,
     blob,
     double,
-    encoder,
-    named_types,
 )
+from stampede_simulator.lsst_rows import RubinRows, encoders, flagged
 from stampede_simulator.sky import FIRST_NIGHT, LSST, Exposure, Measurements, Point
 
-FRAME = b"\x00" + NEWEST_RUBIN.to_bytes(4, "big")
+OLDER_RUBIN = 1000  # as the real alerts at hand
 KINDS = ("difference", "science", "template")  # in the order of the packet
-PROCESSING = 0.002  # days from exposure to alert
+FORCED_DAYS = 40  # of forced photometry in a packet: real ones have 1 row of it to 3 of diaSources
 AGAIN = 7  # of so many exposures one is processed again, which gives its forced points other ids
-PROCESSED_AGAIN = 0.5  # days later
-# Each of these flags is set in one of so many exposures, first in the second number.
-FLAGGED = {
-    "isDipole": (11, 3),
-    "centroid_flag": (29, 7),
-    "psfFlux_flag": (29, 7),
-    "pixelFlags_saturated": (17, 5),
-    "pixelFlags_saturatedCenter": (34, 5),
-    "pixelFlags_streak": (23, 11),
-}
 SIZES = (30,) * 47 + (41, 60, 102)  # pixels; the eight real alerts at hand have 30
-
-
-@cache
-def encoders() -> dict[str, Callable[[dict[str, Any]], bytes]]:
-    """One encoder for each record. Values that are not simulated are NaN, 0 or False."""
-    types = named_types(rubin_schemas()[NEWEST_RUBIN])
-    blank = {"float": math.nan, "double": math.nan, "int": 0, "boolean": False}
-    return {name: encoder(types[name], **blank) for name in types if name != "alert"}
 
 
 class RubinObject:
@@ -63,9 +42,10 @@ class RubinObject:
         visits: list[Exposure],
         rng: np.random.Generator,
         null_cutouts: float = 0.0,
+        upgrade: float = 0.0,
     ) -> None:
         self.measurements, self.visits, self.rng = measurements, visits, rng
-        self.null_cutouts = null_cutouts
+        self.null_cutouts, self.upgrade, self.version = null_cutouts, upgrade, OLDER_RUBIN
         self.moves = measurements.kind == "mover"
         self.base = 10**17 + (seed % 800) * 10**15
         self.number = number + self.moves * 10**10
@@ -74,7 +54,9 @@ class RubinObject:
         self.none: tuple[int | None, float | None] = (0, math.nan) if number % 2 else (None, None)
         self.sources: list[bytes] = []
         self.forced: list[bytes] = []
-        self.points: list[Point] = []
+        self.detected: list[int] = []  # exposures of `sources`
+        self.measured: list[Point] = []  # and their points
+        self.forced_points: list[Point] = []
         self.first = math.nan
         size = int(rng.choice(SIZES))
         offset = tuple(rng.choice([-0.375, -0.125, 0.125, 0.375], 2).tolist())
@@ -85,8 +67,16 @@ class RubinObject:
         scale, angle = LSST.pixel / 3600, rng.uniform(0, 2 * math.pi)
         c, s = scale * math.cos(angle), scale * math.sin(angle)
         self.pc, self.angle = (-c, s, s, c), math.degrees(angle)
-        # Of the pixel at the lower left of the cutouts: objects are all over the detector.
-        self.corner = 100 + number * 2_654_435_761 % 3800, 100 + number * 40_503 % 3700
+        ids = {
+            "diaObjectId": self.none[0] if self.moves else self.id,
+            "ssObjectId": self.id if self.moves else self.none[0],
+        }
+        # Its random numbers are its own, so that no other value changes with them.
+        self.rows = RubinRows([seed, self.number, 0], host, self.none, ids)
+
+    def reliability(self, i: int) -> float:
+        """The score of the detection in exposure `i`: 0.5 to 1, another one in each."""
+        return float(np.float32(0.5 + (self.number * 0.754877666 + i * 0.569840291) % 0.5))
 
     def source_id(self, i: int, kind: int = 2) -> int:
         """The id of a row of exposure `i`; `kind` is a digit."""
@@ -109,68 +99,17 @@ class RubinObject:
             flux=float(measured.flux[i]),
             flux_err=float(measured.flux_err[i]),
             total_flux=float(np.float32(host + measured.flux[i])),
-            total_flux_err=float(measured.flux_err[i]),
-            reliability=None if forced else float(np.float32(0.5 + 0.001 * (i % 500))),
+            total_flux_err=float(np.float32(1.0098 * measured.flux_err[i])),
+            reliability=None if forced else self.reliability(i),
             visit=visit_id(visit, i),
             detector=visit.detector,
             flags=None if forced else sum(1 << FLAGS.index(name) for name in flagged(i)),
         )
 
-    def common(self, point: Point) -> dict[str, Any]:
-        """The fields that detections and forced points share."""
-        return {
-            "visit": point.visit,
-            "detector": point.detector,
-            "ra": point.ra,
-            "dec": point.dec,
-            "psfFlux": point.flux,
-            "psfFluxErr": point.flux_err,
-            "midpointMjdTai": point.mjd,
-            "scienceFlux": point.total_flux,
-            "scienceFluxErr": point.total_flux_err,
-            "band": point.band,
-            "timeProcessedMjdTai": point.mjd + PROCESSING,
-            "timeWithdrawnMjdTai": self.none[1],
-        }
-
-    def source(self, point: Point) -> bytes:
-        """A diaSource."""
-        assert point.flux is not None
-        assert point.flux_err is not None
-        none = self.none[0]
-        return encoders()["diaSource"](
-            self.common(point)
-            | {
-                "diaSourceId": point.source_id,
-                "diaObjectId": none if self.moves else self.id,
-                "ssObjectId": self.id if self.moves else none,
-                "parentDiaSourceId": none,
-                "exposureTime": LSST.exposure,
-                "raErr": LSST.jitter / 3600,
-                "decErr": LSST.jitter / 3600,
-                "x": self.corner[0] + self.scene.x,
-                "y": self.corner[1] + self.scene.y,
-                "isNegative": point.flux < 0,
-                "snr": abs(point.flux / point.flux_err),
-                "apFlux": point.flux,
-                "apFluxErr": point.flux_err,
-                "templateFlux": 0.0 if self.moves else self.measurements.host,
-                "extendedness": 0.1,
-                "reliability": point.reliability,
-                "reliabilityVersion": "simulated",
-                "bboxSize": 21,
-            }
-            | dict.fromkeys(flagged(point.source_id % 1000), True)
-        )
-
     def forced_source(self, i: int, again: bool = False) -> bytes:
         """The diaForcedSource of exposure `i`, or of its visit that was processed `again`."""
-        point = self.point(i, forced=True)
-        row = self.common(point)
-        row |= {"diaForcedSourceId": self.source_id(i, 6 if again else 5), "diaObjectId": self.id}
-        if again:
-            row["timeProcessedMjdTai"] += PROCESSED_AGAIN
-        return encoders()["diaForcedSource"](row)
+        number = self.source_id(i, 6 if again else 5)
+        return self.rows.forced_source(self.point(i, forced=True), i, number, again)
 
     @property
     def object_prefix(self) -> bytes:
@@ -189,31 +128,56 @@ class RubinObject:
         Call it for each exposure in order: each is in the history of the next alerts.
         """
         known = bool(self.sources)
-        new_forced = []
         if known and not self.moves:
-            new_forced = [self.point(i, forced=True)]
-            if self.forced and i % AGAIN == 0:
-                self.forced[-1] = self.forced_source(i - 1, again=True)
-            self.forced.append(self.forced_source(i))
+            self.measure_again(i)
         if not self.measurements.detected[i]:
-            self.points += new_forced
             return None
+        if self.version != NEWEST_RUBIN and self.visits[i].mjd >= self.upgrade:
+            self.version = NEWEST_RUBIN
+            self.sources = [self.source(point, n) for point, n in self.history]
         own = self.point(i, forced=False)
-        source = self.source(own)
+        source = self.source(own, i)
         if not known:
             self.first = own.mjd
             self.prefix = b"" if self.moves else self.object_prefix
-        history = () if self.moves else (*self.points, *new_forced)
-        alert = self.detection(own, source, history) if sent else None
+        alert = self.detection(own, i, source) if sent else None
         self.sources.append(source)
-        self.points += [*new_forced, own]
+        self.detected.append(i)
+        self.measured.append(own)
         return alert
 
-    def detection(self, own: Point, source: bytes, history: tuple[Point, ...]) -> SimulatedAlert:
-        """The alert of a detection; `source` is its diaSource."""
-        parts = [FRAME, varint(own.source_id), SOME, blob("simulated"), NULL, source]
+    @property
+    def history(self) -> Iterator[tuple[Point, int]]:
+        """The detections so far, and their exposures."""
+        return zip(self.measured, self.detected, strict=True)
+
+    def source(self, point: Point, i: int) -> bytes:
+        """The diaSource of exposure `i`, in the schema of now."""
+        x, y = self.corner(i)
+        return self.rows.source(point, i, (x + self.scene.x, y + self.scene.y), self.version)
+
+    def measure_again(self, i: int) -> None:
+        """Add the forced photometry of exposure `i`, and drop what is too old for a packet."""
+        point = self.point(i, forced=True)
+        if self.forced and i % AGAIN == 0:
+            self.forced[-1] = self.forced_source(i - 1, again=True)
+        self.forced.append(self.forced_source(i))
+        self.forced_points.append(point)
+        while self.forced_points[0].mjd < point.mjd - FORCED_DAYS:
+            del self.forced_points[0], self.forced[0]
+
+    def corner(self, i: int) -> tuple[int, int]:
+        """The pixel at the lower left of the cutouts of exposure `i`, anywhere on the detector."""
+        number = self.number + 7919 * i
+        return 100 + number * 2_654_435_761 % 3800, 100 + number * 40_503 % 3700
+
+    def detection(self, own: Point, i: int, source: bytes) -> SimulatedAlert:
+        """The alert of the detection in exposure `i`; `source` is its diaSource."""
+        frame = b"\x00" + self.version.to_bytes(4, "big")
+        parts = [frame, varint(own.source_id), SOME, blob("simulated"), NULL, source]
         parts += self.solar_system_parts(own) if self.moves else self.object_parts(own)
-        fits = self.cutouts(own)
+        history = () if self.moves else (*self.measured, *self.forced_points)
+        fits = self.cutouts(own, self.corner(i))
         for kind in KINDS:
             image = fits[kind]
             parts += [NULL] if image is None else [SOME, varint(len(image)), image]
@@ -266,7 +230,7 @@ class RubinObject:
         )
         return [NULL, NULL, NULL, SOME, apparition, SOME, orbit]
 
-    def cutouts(self, own: Point) -> dict[str, bytes | None]:
+    def cutouts(self, own: Point, corner: tuple[int, int]) -> dict[str, bytes | None]:
         """The three cutouts of a detection. Sometimes one or more are missing."""
         assert own.flux is not None
         assert own.ra is not None
@@ -282,14 +246,9 @@ class RubinObject:
         for kind, image in images.items():
             variance = sky + np.abs(image) * np.float32(0.03 * sky**0.5)
             fits[kind] = lsst_cutouts.fits(
-                image, variance, psfs[kind], self.corner, self.angle, coordinates
+                image, variance, psfs[kind], corner, self.angle, coordinates
             )
         return cutout_images.drop_cutouts(fits, self.null_cutouts, self.rng)
-
-
-def flagged(i: int) -> list[str]:
-    """The flags of the detection in exposure `i`."""
-    return [name for name, (period, first) in FLAGGED.items() if i % period == first]
 
 
 def forced_id(visit: Exposure, i: int) -> int:

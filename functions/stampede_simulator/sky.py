@@ -91,16 +91,20 @@ class Measurements:
     decs: np.ndarray
 
 
-def exposures(survey: Survey, nights: int, rng: np.random.Generator) -> list[Exposure]:
-    """Two exposures in every clear night, in two bands if possible, in order of time."""
-    visits = []
+def exposures(
+    survey: Survey, nights: int, rng: np.random.Generator, visits: int = 2
+) -> list[Exposure]:
+    """`visits` exposures in every clear night, in two bands, in order of time."""
+    found = []
     for night in np.flatnonzero(rng.random(nights) < survey.clear):
         bands = rng.permutation(list(survey.bands))[:2]
         detector = int(rng.integers(0, 64))
         start = FIRST_NIGHT + int(night) + survey.dusk + rng.uniform(0, 0.2)
-        for band, later in zip(bands, (0.0, rng.uniform(0.01, 0.04)), strict=True):
-            visits.append(Exposure(float(start + later), str(band), detector))
-    return visits
+        later = rng.uniform(0.01, 0.04)
+        for number in range(visits):
+            mjd = float(start + later * number / max(visits - 1, 1))
+            found.append(Exposure(mjd, str(bands[number % 2]), detector))
+    return found
 
 
 def supernova(mjd: np.ndarray, nights: int, rng: np.random.Generator) -> np.ndarray:

@@ -21,7 +21,6 @@ from stampede.store.s3.bucket import S3Objects
 from stampede.store.tables.table import Table
 from stampede_bench.figures import Bound, Context, Figure, Rival
 from stampede_bench.ingestion.ingest import (
-    LONG_HISTORY,
     fill,
     paused,
     wait_until_complete,
@@ -40,6 +39,11 @@ from stampede_local.ports import free_port
 from stampede_local.system import System
 from stampede_local.up import send
 
+HISTORIES = (  # survey, history rows, alerts
+    ("lsst", load.LSST_HISTORY, 3000),
+    ("lsst", load.LONG_LSST_HISTORY, 1200),
+    ("ztf", load.ZTF_HISTORY, 3000),
+)
 DRAWN = (*ALERT_FUNCTIONS, "thumbnails")
 WARM = 300  # alerts that are stored first
 MILLION = 1e6
@@ -85,17 +89,18 @@ class Spent(NamedTuple):
 def measure(context: Context) -> Iterator[Figure]:
     """Each survey in a system of its own."""
     installer.ensure(installer.KAFKA, context.install, context.progress)
-    for survey, rows in LONG_HISTORY.items():
-        count = context.scaled(3000, 2400, least=40)
+    for survey, rows, most in HISTORIES:
+        count = context.scaled(most, most * 4 // 5, least=40)
         context.progress(f"simulating {count:,} {survey.upper()} alerts")
         alerts = load.simulated(survey, count + min(WARM, count), rows, max(20, count // 5))
-        directory = context.scratch / f"kafka-{survey}"
+        name = f"{survey}-{rows}"
+        directory = context.scratch / f"kafka-{name}"
         with LocalKafka(directory, free_port(2), progress=context.progress) as kafka:
             plan = SystemPlan(
-                context.scratch / survey,
+                context.scratch / name,
                 None,
                 kafka.bootstrap,
-                (f"cost-{survey}",),
+                (f"cost-{name}",),
                 free_port(),
                 context.install,
                 sources=True,  # the page of capacity is about clusters
@@ -133,11 +138,12 @@ def one_survey(
     for what, spent in ((ARRIVE, arrived), (COMPACT, merged)):
         yield from costs(subject, what, spent, each)
     cpu = sum(chain(arrived.cpu.values(), merged.cpu.values())) * each
-    requirement, target = MOST_CPU[alerts.survey]
+    requirement, target = MOST_CPU[alerts.survey] if alerts.usual else (None, None)
     yield Figure(subject, "CPU of all", cpu, CPU, None, requirement, None, target)
     received = Rival("as sent", sum(map(len, rest)) * each / 1e9)
     held = sum(after.values()) - sum(before.values())
-    yield Figure(subject, "stored", held * each / 1e9, GB, received, MOST_STORED[alerts.survey])
+    bound = MOST_STORED[alerts.survey] if alerts.usual else None
+    yield Figure(subject, "stored", held * each / 1e9, GB, received, bound)
     first, rewritten = compacted(live.urls["compact"])
     yield Figure(
         subject, "merged for the first time", first / 1e6, "MB", Rival("all", appended / 1e6)

@@ -35,10 +35,9 @@ from stampede_local.process import Process
 from stampede_local.system import System
 
 # Alerts a second on 2 cores: the requirement and the target.
-REQUIREMENT = {"lsst": Bound(">=", 600.0), "ztf": Bound(">=", 1200.0)}
-TARGET = {"lsst": Bound(">=", 1000.0), "ztf": Bound(">=", 2200.0)}
-HISTORY = 50  # rows
-LONG_HISTORY = {"lsst": 240, "ztf": 55}  # rows, in packets of 170 and 66 KB
+REQUIREMENT = {"lsst": Bound(">=", 500.0), "ztf": Bound(">=", 1200.0)}
+TARGET = {"lsst": Bound(">=", 800.0), "ztf": Bound(">=", 2200.0)}
+HISTORY = {"lsst": load.LSST_HISTORY, "ztf": load.ZTF_HISTORY}  # rows
 PARTS = 3  # of a round, to see whether the rate lasts
 WARM = 300  # alerts that are stored first
 IDLE = ("deadletters", "compact", "read", "ceph-mon")  # these have nothing to do here
@@ -84,8 +83,7 @@ def measure(context: Context) -> Iterator[Figure]:
         for survey in ("lsst", "ztf"):
             count = context.scaled(1500, 1400, least=40)
             context.progress(f"simulating {count:,} {survey.upper()} alerts")
-            rows = HISTORY if context.quick else LONG_HISTORY[survey]
-            alerts = load.simulated(survey, count, rows, objects=max(20, count // 5))
+            alerts = load.simulated(survey, count, HISTORY[survey], objects=max(20, count // 5))
             yield from one_survey(context, running, survey, alerts, context.scaled(20, 1))
 
 

@@ -20,17 +20,25 @@ from stampede_simulator.alert_bytes import NULL, SOME, SimulatedAlert
 from stampede_simulator.simulator import Fields, Mix, Simulator
 
 SHORT = 17_280  # bytes of a short cutout: six FITS blocks
+# History rows of Rubin's alerts in the mean, spread from 0 to twice as many. Eight real alerts at
+# hand have 573; a survey that begins has fewer.
+LSST_HISTORY, LONG_LSST_HISTORY = 250, 573
+ZTF_HISTORY = 55  # rows of thirty days, in packets of 66 KB
 _LSST = Mix(lsst_share=1.0, solar_system=0.0, null_cutouts=0.0)
 EXPOSURES = 0.8  # of a field per night in the simulator
 
 
 class Load(NamedTuple):
-    """Messages of one survey, a description, and (alert id, object id) of each if known."""
+    """Messages of one survey, a description, and (alert id, object id) of each if known.
+
+    Figures of alerts that are not `usual` have no bounds.
+    """
 
     survey: str
     description: str
     messages: list[bytes]
     ids: list[tuple[int, str]]
+    usual: bool = True
 
     @property
     def size(self) -> float:
@@ -44,10 +52,16 @@ class Load(NamedTuple):
 
 
 def simulated(survey: str, count: int, rows: int, objects: int | None = None) -> Load:
-    """`count` alerts with about `rows` history rows, or with the most that a survey sends."""
-    alerts = list(_late(survey, count, rows, objects or count))
-    median = np.median([len(alert.points) - 1 for alert in alerts])
-    return Load(survey, f"simulated, {median:.0f} history rows", *_parts(alerts))
+    """`count` alerts with `rows` history rows in the mean; of ZTF's, those of thirty days."""
+    objects = objects or count
+    if survey == "lsst":
+        fields = Fields.of_history(rows, objects)
+        alerts = [*Simulator(1, fields, _LSST, keep_light_curves=False).alerts(count)]
+    else:
+        alerts = [*_late(survey, count, rows, objects)]
+    mean = np.mean([len(alert.points) - 1 for alert in alerts])
+    what = f"simulated, {mean:.0f} history rows in the mean"
+    return Load(survey, what, *_parts(alerts), usual=rows <= LSST_HISTORY)
 
 
 def exposures(number: int, count: int) -> Load:

@@ -8,13 +8,11 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from stampede.alerts.container import varint
-from stampede_bench.instruments.load import first_night
 from stampede_simulator.alert_bytes import SimulatedAlert
 from stampede_simulator.simulator import Fields, Mix, Simulator
 
 DETECTOR = 53  # alerts of one detector in a visit: 10,000 on 189 detectors
 FIRST_ALERT, FIRST_OBJECT = 3 * 10**17, 4 * 10**17  # the simulator's own ids are below these
-NIGHTS = 72  # enough for histories of 50 rows
 
 
 class AlertIds(NamedTuple):
@@ -51,25 +49,25 @@ class VisitAlerts:
 
 
 def simulate(detectors: int, rows: int, each: int = DETECTOR) -> Iterator[SimulatedAlert]:
-    """Rubin's alerts of one visit, `each` of every detector, with about `rows` history rows."""
+    """Rubin's alerts of one visit, `each` of every detector, with that mean of history rows."""
     for seed in range(1, detectors + 1):
         simulator = Simulator(
             seed,
-            Fields(objects=2 * each, nights=NIGHTS, first_night=first_night(rows, NIGHTS)),
+            Fields.of_history(rows, 2 * each),
             Mix(lsst_share=1.0, solar_system=0.0, null_cutouts=0.0),
             keep_light_curves=False,
         )
-        yield from _late(simulator.alerts(NIGHTS * 2 * each), rows, each)
+        yield from _first_visit(simulator.alerts(40 * each), each)
 
 
-def _late(stream: Iterator[SimulatedAlert], rows: int, each: int) -> Iterator[SimulatedAlert]:
-    """The alerts of the first exposure in which one has `rows` history rows."""
+def _first_visit(stream: Iterator[SimulatedAlert], each: int) -> Iterator[SimulatedAlert]:
+    """The alerts of the first exposure that has so many."""
     for _, group in groupby(stream, key=lambda alert: alert.points[0].visit):
         alerts = list(islice(group, each))
-        if len(alerts) == each and max(len(alert.points) for alert in alerts) > rows:
+        if len(alerts) == each:
             yield from alerts
             return
-    raise ValueError(f"no simulated visit has {each} alerts with {rows} history rows")
+    raise ValueError(f"no simulated visit has {each} alerts")
 
 
 def _without_ids(alert: SimulatedAlert) -> list[list[bytes]]:

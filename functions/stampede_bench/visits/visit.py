@@ -20,6 +20,7 @@ from stampede_bench.figures import Bound, Context, Figure, Rival, percentile
 from stampede_bench.ingestion.ingest import costs, look, wait_until_stored, walls
 from stampede_bench.instruments.bucket import open_bucket
 from stampede_bench.instruments.cpu import Cpu
+from stampede_bench.instruments.load import LSST_HISTORY
 from stampede_bench.instruments.servers import pids, reporter
 from stampede_bench.machine import disk_wait
 from stampede_bench.visits.alerts import VisitAlerts, simulate
@@ -34,7 +35,6 @@ from stampede_local.system import System
 from stampede_local.up import timer
 
 TOPIC = "visits"
-HISTORY = 50  # rows: alerts of 129 KB
 SHARE = 98  # percent, as in Rubin's requirement
 REQUIREMENT, TARGET = Bound("<=", 60.0), Bound("<=", 25.0)  # seconds until readable
 REQUIREMENT_ALONE = Bound("<=", 0.5)  # seconds, of one alert while nothing else happens
@@ -75,7 +75,7 @@ def measure(context: Context) -> Iterator[Figure]:
     count, visits = context.scaled(10_000, 1000, least=40), 2 if context.quick else 10
     seconds, period = (0.5, 8.0) if context.quick else (5.0, 39.0)
     context.progress("simulating a visit's alerts")
-    alerts = VisitAlerts([*simulate(context.scaled(16, 4), HISTORY)])
+    alerts = VisitAlerts([*simulate(context.scaled(16, 4), LSST_HISTORY)])
     with running(context, alerts, 1 + singles + (visits + 4) * count) as bench:
         yield from alone(bench, singles)
         begin = time.time() + LEAD_SECONDS

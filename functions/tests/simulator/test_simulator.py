@@ -7,6 +7,7 @@ import pytest
 
 from stampede.alerts.columns import FLAGS
 from stampede_local.demo.oracle import unframe
+from stampede_simulator.lsst import FORCED_DAYS
 from stampede_simulator.simulator import Fields, Mix, Simulator
 from stampede_simulator.sky import FIRST_NIGHT, Point
 from tests.support.alerts.avro_reading import decode
@@ -119,7 +120,9 @@ def test_lsst_history_is_the_earlier_detections(packets):
         now = {(row["visit"], row["detector"]): row for row in rows}
         assert len(now) == len(rows)
         for place, row in forced[name].items():
-            if repr(row) != repr(now[place]):  # its visit was processed again
+            if place not in now:
+                assert packet["diaSource"]["midpointMjdTai"] - row["midpointMjdTai"] > FORCED_DAYS
+            elif repr(row) != repr(now[place]):  # its visit was processed again
                 assert row["diaForcedSourceId"] != now[place]["diaForcedSourceId"]
                 assert row["timeProcessedMjdTai"] < now[place]["timeProcessedMjdTai"]
                 again += 1

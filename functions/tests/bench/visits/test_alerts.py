@@ -39,5 +39,5 @@ def test_a_copy_has_ids_of_its_own_and_nothing_else(simulated: list) -> None:
 
 
 def test_too_long_a_history_is_an_error() -> None:
-    with pytest.raises(ValueError, match="3 alerts with 5000 history rows"):
+    with pytest.raises(ValueError, match="rows must be 1 to 2000, not 5000"):
         [*simulate(1, 5000, each=3)]
