@@ -31,6 +31,8 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check functions e2e eventing tools charts client
 	$(BIN)/ruff check functions e2e eventing tools charts client
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tools/mypy_tests.ini functions/tests e2e tools
+	$(BIN)/mypy --config-file tools/mypy_tests.ini client/tests charts/tests
 	$(BIN)/typos
 
 units: programs

@@ -42,7 +42,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_pixels_are_those_of_the_server(bucket: Path) -> None:
-    ids = [LSST_ALERT, str(ZTF_ALERT), BOTH, 12345]
+    ids: list[int | str] = [LSST_ALERT, str(ZTF_ALERT), BOTH, 12345]
     found = stampede_client.images(str(bucket), ids=ids, size=63)
     assert found.planes.dtype == np.float32
     assert found.planes.shape == (11, 63, 63)

@@ -55,7 +55,7 @@ def old_certificate(watched: Watched) -> Iterator[None]:
 def certificate(directory: Path, days: int) -> tuple[Path, Path]:
     """Files of a certificate that is valid for so many days, its own authority, and of its key."""
     file, key = directory / f"{days}.crt", directory / f"{days}.key"
-    command = [
+    command: list[str | Path] = [
         *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", str(days)),
         *("-subj", f"/CN={days}", "-addext", "subjectAltName=IP:127.0.0.1"),
         *("-keyout", key, "-out", file),

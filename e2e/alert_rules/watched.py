@@ -158,7 +158,7 @@ class Watched:
     # -- further processes
 
     @contextmanager
-    def serving(self, name: str, settings: Settings | None = None, **env: str) -> Iterator[None]:
+    def serving(self, name: str, settings: Settings | None = None, /, **env: str) -> Iterator[None]:
         """One more process of a function, which gets events at intervals if it makes passes."""
         function = OTHERS[name]
         variables = {**environment.of_process(function, settings or self.settings), **env}

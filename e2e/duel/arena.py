@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -100,7 +100,7 @@ class Arena:
             numbers = random.Random(visit.first).sample(visit.numbers, min(SAMPLE, size))
             pause = PAUSE if size > 1 else PAUSE_ALONE
             reading = self._pool.submit(
-                *(read, self._url, self._alerts, numbers, pause, visit.begin, self._host)
+                read, self._url, self._alerts, numbers, pause, visit.begin, self._host
             )
         self._sending.append(self._sender.send(visit))
         return Asked(visit, self._sending[-1], reading)
@@ -176,11 +176,13 @@ def arena(cluster: Cluster, plan: Plan) -> Iterator[tuple[Arena, dict[str, Conte
     make_topics(bootstrap, [topic], PARTITIONS)
     log_progress("installing the release")
     # Runs stay long enough to be seen: their coverage says when an alert was stored.
-    values = {"sources.alerts.topics": f"{{{topic}}}", "settings.grace_seconds": 200}
+    values: dict[str, Any] = {
+        "sources.alerts.topics": f"{{{topic}}}",
+        "settings.grace_seconds": 200,
+    }
     release.install(**values | ({} if plan.busy else OFF) | plan.values)
-    address = {"store": f"http://{site['ceph']}:8000/stampede"}
-    keys = release.secret("ceph")
-    settings = Settings(**address, access_key=keys["access-key"], secret_key=keys["secret-key"])
+    store, keys = f"http://{site['ceph']}:8000/stampede", release.secret("ceph")
+    settings = Settings(store=store, access_key=keys["access-key"], secret_key=keys["secret-key"])
     log_progress("simulating alerts")
     alerts = VisitAlerts([*simulate(16, HISTORY)])
     with sender(bootstrap, topic, alerts) as send:

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 CONTESTS = {
     "burst": "a burst of --alerts within 5 s",
@@ -91,7 +91,7 @@ def parse(words: Sequence[str] | None = None) -> Plan:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    one = {"action": "append", "metavar": "NAME"}
+    one: dict[str, Any] = {"action": "append", "metavar": "NAME"}
     add("--contest", choices=CONTESTS, **one, help="only this one; may be repeated")
     add("--contestant", choices=CONTESTANTS, **one, help="only this one; may be repeated")
     add("--quick", action="store_true", help=f"{', '.join(QUICK)}, 4,000 alerts, one round")

@@ -36,7 +36,7 @@ def small_disk(directory: Path, mebibytes: int = 96) -> Iterator[bool]:
     """Mount a disk in memory at a directory; False if this user may not mount."""
     directory.mkdir(parents=True, exist_ok=True)
     options = f"size={mebibytes}m,mode=0700"
-    command = ["mount", "-t", "tmpfs", "-o", options, "stampede-faults", directory]
+    command = ["mount", "-t", "tmpfs", "-o", options, "stampede-faults", str(directory)]
     mounted = os.geteuid() == 0 and not subprocess.run(command, capture_output=True).returncode
     try:
         yield mounted

@@ -100,7 +100,7 @@ def build_clock(directory: Path) -> Path:
     """Compile the library. Raises `OSError` or `CalledProcessError` without a C compiler."""
     directory.mkdir(parents=True, exist_ok=True)
     library = directory / "clock.so"
-    command = ["cc", "-shared", "-fPIC", "-O2", "-o", library, CODE, "-ldl"]
+    command: list[str | Path] = ["cc", "-shared", "-fPIC", "-O2", "-o", library, CODE, "-ldl"]
     subprocess.run(command, check=True, capture_output=True)
     return library
 

@@ -1,6 +1,7 @@
 """A real KEDA scales the chart's sources on the lag of their consumer groups."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def installed(cluster: Cluster) -> Iterator[None]:
         keda.down(cluster.backend)
 
 
-def autoscaling(function_in_pod: bool = False) -> dict[str, object]:
+def autoscaling(function_in_pod: bool = False) -> dict[str, Any]:
     """Values with which KEDA scales the source."""
     prefix = "sources__alerts__"
     scaled = {f"{prefix}autoscaling__{k}": v for k, v in (("min", 1), ("max", MOST), ("lag", LAG))}

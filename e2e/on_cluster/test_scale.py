@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from threading import Event
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,7 +25,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 SOURCE = "app.kubernetes.io/component=source,stampede/source"
 SOURCES = ("cutouts", "lightcurves")
-MIN_SCALE = "functions.compact.scaling.min-scale"
 SEED = 61
 LARGE = 33_334  # alerts: 100,002 cutouts
 FIRST = 9_000_000_000  # their first id
@@ -54,9 +54,14 @@ for start in range(0, {LARGE}, 500):
 """
 
 
+def min_scale(pods: int) -> dict[str, Any]:
+    """The chart's value with which `compact` has at least so many pods."""
+    return {"functions.compact.scaling.min-scale": pods}
+
+
 def test_compact_sleeps_between_its_events(release: Release) -> None:
     """With the chart's own scaling: an event comes each minute, and its pod goes each time."""
-    release.install(**{MIN_SCALE: 0})
+    release.install(**min_scale(0))
     times: list[str] = []
 
     def came_and_went() -> bool:
@@ -68,7 +73,7 @@ def test_compact_sleeps_between_its_events(release: Release) -> None:
     try:
         until(came_and_went, 420, 1)
     finally:
-        release.install(**{MIN_SCALE: 1})
+        release.install(**min_scale(1))
 
 
 def test_sources_scale_and_change_while_alerts_arrive(release: Release) -> None:

@@ -21,7 +21,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 def build(archive: Path, cache: Path) -> None:
     environment = os.environ | {"XDG_CACHE_HOME": str(cache)}
-    command = [ROOT / "tools" / "image", archive, "--builder", "chroot"]
+    command: list[str | Path] = [ROOT / "tools" / "image", archive, "--builder", "chroot"]
     subprocess.run(command, env=environment, check=True)
 
 

@@ -25,8 +25,9 @@ PERMISSIVE = re.compile(
 def releases(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two releases of the same commit, without the image."""
     outs = [tmp_path_factory.mktemp("release") / name for name in ("one", "two")]
+    program = str(ROOT / "tools" / "release")
     for out in outs:
-        command = [sys.executable, ROOT / "tools" / "release", "--without-image", "--out", out]
+        command = [sys.executable, program, "--without-image", "--out", str(out)]
         subprocess.run(command, check=True)
     return outs
 

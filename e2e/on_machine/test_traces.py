@@ -58,7 +58,9 @@ def test_one_trace_from_kafka_to_the_thumbnail(tmp_path: Path) -> None:
         producer = Producer({"bootstrap.servers": up.kafka})
         for number, trace in enumerate([*TRACES, None]):  # the last one without a trace
             record = made_alerts.rubin_record(1101, 7_000 + number)
-            headers = {"traceparent": f"00-{trace}-{SENDER}-01"} if trace else {}
+            headers: dict[str, str | bytes | None] = {}
+            if trace:
+                headers["traceparent"] = f"00-{trace}-{SENDER}-01"
             producer.produce(TOPICS[0], made_alerts.confluent(record, 1101), headers=headers)
         assert producer.flush(60) == 0
         up.wait_until_stored()

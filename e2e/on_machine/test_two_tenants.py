@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import pytest
 import urllib3
@@ -60,7 +61,7 @@ class Tenant:
         (user,) = [self.command(line) for line in USERS if f"--tenant={name}" in line]
         server.radosgw_admin(*user)
         make_topics(brokers.bootstrap, [f"{name}-lsst", f"{name}-ztf"])
-        self.env = {
+        self.env: dict[str, Any] = {
             "STAMPEDE_ACCESS_KEY": self.words[f"{name.upper()}_ACCESS"],
             "STAMPEDE_SECRET_KEY": self.words[f"{name.upper()}_SECRET"],
             "STAMPEDE_GROUP": name,
@@ -97,7 +98,7 @@ class Tenant:
     @property
     def settings(self) -> Settings:
         names = ("access_key", "secret_key", "installation")
-        given = {name: self.env[f"STAMPEDE_{name.upper()}"] for name in names}
+        given: dict[str, Any] = {name: self.env[f"STAMPEDE_{name.upper()}"] for name in names}
         return Settings(store=self.words["STORE"], **given)
 
     @property

@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -29,7 +30,7 @@ from tests.support.store.ceph import minio_of
 # No deadlines: the time of an example depends on how busy the machine is. The examples are the same
 # each time, in `make check` only a fifth of them; the profile "search" looks for others, as
 # `make fuzz` does.
-ANY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+ANY: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 hypothesis_settings.register_profile("stampede", derandomize=True, **ANY)
 hypothesis_settings.register_profile("quick", derandomize=True, max_examples=20, **ANY)
 hypothesis_settings.register_profile(

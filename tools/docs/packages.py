@@ -62,7 +62,7 @@ def definitions(tree: ast.Module) -> Iterator[Definition]:
             yield node
 
 
-def first_line(node: ast.AST) -> str:
+def first_line(node: ast.Module | Definition) -> str:
     """The first paragraph of a docstring, as one line."""
     text = ast.get_docstring(node) or ""
     return " ".join(text.partition("\n\n")[0].split())

@@ -4,6 +4,7 @@ import io
 import json
 import tarfile
 import zipfile
+from email.message import Message
 from email.parser import HeaderParser
 from hashlib import sha256
 from pathlib import Path
@@ -78,7 +79,7 @@ def with_debian_packages(sbom: Path, components: list[dict[str, Any]]) -> None:
     sbom.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 
-def _component(entry: "dict[str, str]") -> dict[str, str]:
+def _component(entry: Message) -> dict[str, str]:
     name, version, arch = entry["Package"], entry["Version"], entry["Architecture"]
     purl = f"pkg:deb/debian/{quote(name)}@{quote(version, safe='')}?arch={arch}"
     return {"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl}

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from stampede.config.settings import Settings
 from stampede.errors import SetupError, StampedeError
 from stampede.store.conformance import run_checks
+from stampede.store.objects.object_store import Objects
 from stampede.store.open import first_site
 from stampede.store.s3.bucket import S3Objects
 from stampede_bench.figures import Bound, Context, Figure, Rival, percentile
@@ -87,7 +88,7 @@ def endpoint(context: Context, prefix: str) -> Iterator[Settings]:
         yield running.settings("bench-stress")
 
 
-def works(context: Context, bucket: S3Objects, prefix: str) -> Iterator[Figure]:
+def works(context: Context, bucket: Objects, prefix: str) -> Iterator[Figure]:
     """Each conformance check: 1 if the endpoint passes, otherwise 0."""
     for name, fault in run_checks(bucket, prefix):
         if fault is not None:

@@ -127,7 +127,7 @@ BAD = {
     "cut-off container": (made_alerts.ztf_alert()[:-200], 400, "cut off"),
     "half a header": (made_alerts.ztf_alert()[:30], 400, "cut off"),
     "wrong sync": (ZTF[:-1] + bytes([ZTF[-1] ^ 1]), 400, "sync marker"),
-    "damaged deflate": (made_alerts.ztf_alert(codec="deflate")[:-300] + bytes(300), 400, ""),
+    "damaged deflate": (made_alerts.ztf_alert(7, "deflate")[:-300] + bytes(300), 400, ""),
     "two records": (
         two_records(),
         422,

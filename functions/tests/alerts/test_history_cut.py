@@ -14,7 +14,8 @@ from stampede.alerts.framing import Framing
 from stampede.alerts.history_cut import without_rows
 from stampede.errors import Undecodable, Unusable
 from tests.support.alerts import made_alerts
-from tests.support.alerts.mixed_programmes import mixed_alert, records
+from tests.support.alerts.avro_reading import records
+from tests.support.alerts.mixed_programmes import mixed_alert
 
 FRAMING = Framing(1 << 24)
 HISTORIES = ("prv_candidates", "fp_hists")
@@ -76,7 +77,7 @@ def encoded(row: dict) -> bytes:
     return out.getvalue()
 
 
-def retyped(kind: object, programid: object) -> bytes:
+def retyped(kind: object, programid: float | str | bytes) -> bytes:
     """A mixed alert whose `fp_hists` have programids of another type."""
     schema = made_alerts.ztf_schema()
     [field] = (one for one in schema["fields"] if one["name"] == "fp_hists")
@@ -92,7 +93,7 @@ def retyped(kind: object, programid: object) -> bytes:
 @pytest.mark.parametrize("programid", [2.0, "2", b"2", True])
 @pytest.mark.parametrize("optional", [False, True])
 def test_a_programid_that_is_no_integer_refuses_the_schema(
-    programid: object, optional: bool
+    programid: float | str | bytes, optional: bool
 ) -> None:
     """Rows that cannot be compared must not be taken for the alert's own."""
     names = {float: "double", str: "string", bytes: "bytes", bool: "boolean"}

@@ -32,7 +32,7 @@ def long_ztf(codec: str = "null") -> bytes:
     counts = dict.fromkeys(("forcediffimflux", "forcediffimfluxunc", "magzpsci"), 1.0)
     history = [row | {"candid": n} for n in range(1, 9)]
     return made_alerts.ztf_alert(
-        9, codec=codec, prv_candidates=[*history, limit], fp_hists=[point | counts] * 3
+        9, codec, prv_candidates=[*history, limit], fp_hists=[point | counts] * 3
     )
 
 

@@ -1,9 +1,7 @@
 """A ZTF alert's own measurement wins over its rounded copies in the histories of later alerts."""
 
-import io
 import itertools
 
-import fastavro
 import pyarrow as pa
 import pytest
 
@@ -13,6 +11,7 @@ from stampede.store.runs.merge import sort_unique
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
 from tests.support.alerts import made_alerts
+from tests.support.alerts.avro_reading import records
 
 CANDID = 1127495406315015005
 OWN = {"candid": CANDID, "magpsf": 17.54656, "drb": 0.98, "rb": 0.6, "jd": 2458880.5}
@@ -80,7 +79,7 @@ def test_each_real_alert_keeps_its_own_measurement(decoder) -> None:
     messages = real_pair()
     own = {}
     for message in messages:
-        (record,) = fastavro.reader(io.BytesIO(message))
+        (record,) = records(message)
         own[record["candid"]] = record["candidate"]
     rows = sort_unique(decoder.detections(messages).rows, DETECTIONS).to_pylist()
     found = {row["source_id"]: row for row in rows if not row["limit"]}

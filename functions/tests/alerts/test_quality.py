@@ -4,11 +4,11 @@ import math
 import re
 from pathlib import Path
 
-import fastavro
 import pytest
 
 from stampede.alerts.columns import FLAGS
 from tests.support.alerts import made_alerts
+from tests.support.alerts.avro_reading import records
 from tests.support.alerts.batch_decoders import make_batch_decoder
 
 PAGE = Path(__file__).parents[3] / "docs" / "columns.md"
@@ -127,8 +127,7 @@ def test_real_forced_photometry_keeps_its_status(decoder):
     paths = sorted(made_alerts.REAL.glob("ztf-forced/*.avro"))
     sent = {}
     for path in paths:
-        with path.open("rb") as file:
-            (record,) = fastavro.reader(file)
+        (record,) = records(path.read_bytes())
         points = record["fp_hists"] or []
         sent |= {(record["objectId"], row["pid"]): row["procstatus"] for row in points}
     rows = decoder.detections([path.read_bytes() for path in paths]).rows.to_pylist()

@@ -1,9 +1,7 @@
 """A message is exactly one alert, or it is refused: whatever follows it, wherever it is cut."""
 
-import io
 from pathlib import Path
 
-import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +11,7 @@ from stampede.alerts.framing import Framing, whole_record
 from stampede.errors import StampedeError
 from stampede_local.demo import oracle
 from tests.support.alerts import made_alerts
+from tests.support.alerts.avro_reading import records
 from tests.support.alerts.batch_decoders import make_batch_decoder
 
 MESSAGES = {
@@ -64,10 +63,10 @@ def test_two_messages_are_none(framing: str, second: str) -> None:
 def test_deflate_data_with_bytes_behind_them_are_refused_by_name(tmp_path: Path) -> None:
     """fastavro and Java skip them."""
     message = MESSAGES["deflate"]
-    (record,) = fastavro.reader(io.BytesIO(message))
+    (record,) = records(message)
     messages = [message, *(made_alerts.deflated(record, more) for more in (b"", b"\0", b"behind"))]
     for each in messages:
-        assert list(fastavro.reader(io.BytesIO(each))) == [record]
+        assert records(each) == [record]
     decoder = make_batch_decoder(tmp_path)
     for read in (decoder.cutouts, decoder.detections):
         faults = read(messages).faults

@@ -42,8 +42,9 @@ def test_the_command_writes_json_and_tables(tmp_path: Path, monkeypatch) -> None
 @pytest.mark.integration
 @pytest.mark.usefixtures("ceph_packages")
 def test_a_benchmark_that_is_ended_leaves_no_process_and_no_file(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "stampede_bench", "stress", "--quick", "--out", tmp_path]
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    out = str(tmp_path)
+    command = [sys.executable, "-m", "stampede_bench", "stress", "--quick", "--out", out]
+    environment = os.environ | {"TMPDIR": out}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
         assert running.stderr
         for line in running.stderr:

@@ -17,7 +17,7 @@ from tests.support.store.two_sites import put_all
 
 pytestmark = pytest.mark.integration  # starts processes
 
-ENTRY = {
+ENTRY: dict[str, type | tuple[type, ...]] = {
     "table": str,
     "topic": str,
     "family": str,

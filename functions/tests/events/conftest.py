@@ -4,9 +4,10 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
@@ -53,11 +54,11 @@ def start(kafka: LocalKafka, topic: str, tmp_path: Path) -> Iterator[Callable[..
 def produce(kafka: LocalKafka, topic: str) -> Callable[..., dict[Place, bytes]]:
     """Produces alerts to all partitions in turn; returns each value by partition and offset."""
 
-    def go(count: int, size: int = 200, **options: object) -> dict[Place, bytes]:
+    def go(count: int, size: int = 200, **options: Any) -> dict[Place, bytes]:
         producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 5})
         made: dict[Place, bytes] = {}
 
-        def note(error: object, message: object) -> None:
+        def note(error: KafkaError | None, message: Message) -> None:
             assert error is None
             made[message.partition(), message.offset()] = message.value()
 

@@ -58,7 +58,8 @@ def _replay_corpora(names: list[str]) -> int:
     """Run targets on their seeds and on all files that fuzzing kept. Returns 1 if one fails."""
     failed = []
     for name in names:
-        command = [sys.executable, "-m", "tests.fuzz", "--target", name, "--replay", _corpus(name)]
+        corpus = str(_corpus(name))
+        command = [sys.executable, "-m", "tests.fuzz", "--target", name, "--replay", corpus]
         done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
         inputs = done.stdout.splitlines()
         print(f"{name}: {len(inputs)} inputs", flush=True)

@@ -150,7 +150,7 @@ def long_history() -> bytes:
     """100,000 rows of history in a container that deflate makes a few hundred kilobytes."""
     row = made_alerts.ztf_record()["candidate"] | {"jd": 2459000.5}
     rows = [row | {"candid": n} for n in range(1, 100_001)]
-    return made_alerts.ztf_alert(7, codec="deflate", prv_candidates=rows)
+    return made_alerts.ztf_alert(7, "deflate", prv_candidates=rows)
 
 
 def foreign() -> bytes:
@@ -263,7 +263,7 @@ def test_sigterm_drains(serve) -> None:
     served = serve("cutouts", LINGER_MS=10_000)
     messages = [lsst(n) for n in range(20)]
     with ThreadPoolExecutor(20) as pool:
-        responses = [pool.submit(served.post, *each) for each in enumerate(messages)]
+        responses = [pool.submit(served.post, n, message) for n, message in enumerate(messages)]
         wait_until(lambda: held(served) == sum(map(len, messages)), served.process)
         psutil.Process(served.process.pid).send_signal(signal.SIGTERM)
         statuses = {response.result().status for response in responses}

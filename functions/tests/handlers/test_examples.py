@@ -6,6 +6,7 @@ of our own source must result in the same store.
 
 import base64
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_alerts_of_a_kafka_source_are_stored_as_our_own_sources(serve, tmp_path,
     assert contents(stores["kafkasource"], function) == contents(stores["ours"], function)
 
 
-def contents(objects: Objects, function: str) -> list[object]:
+def contents(objects: Objects, function: str) -> Sequence[object]:
     """What the store holds for the examples: the bytes of the images, or the points."""
     heads = [oracle.head(example(name).body) for name in ALERTS]
     table = Table(objects, TABLES[function])

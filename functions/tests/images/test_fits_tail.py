@@ -1,9 +1,7 @@
 import gzip
-import io
 import time
 from io import BytesIO
 
-import fastavro
 import numpy as np
 import pytest
 from astropy.io import fits as astropy_fits
@@ -13,6 +11,7 @@ from hypothesis import strategies as st
 from stampede.images.fits_tail import Layouts, split
 from stampede.images.hdu import BLOCK
 from tests.support.alerts import made_alerts
+from tests.support.alerts.avro_reading import records
 from tests.support.alerts.fits_files import fits_file, lsst, source, ztf
 
 needs_real = pytest.mark.skipif(
@@ -154,7 +153,7 @@ def test_real_cutouts_of_rubin_are_cut_before_their_psf():
 @needs_real
 @pytest.mark.real
 def test_real_stamps_of_ztf_have_no_tail():
-    records = [next(fastavro.reader(io.BytesIO(body))) for body in made_alerts.real_alerts()[5:]]
-    stamps = [record["cutoutScience"]["stampData"] for record in records]
+    alerts = [records(body)[0] for body in made_alerts.real_alerts()[5:]]
+    stamps = [alert["cutoutScience"]["stampData"] for alert in alerts]
     assert parts(stamps) == [(stamp, b"") for stamp in stamps]
     parts([gzip.decompress(stamp) for stamp in stamps])

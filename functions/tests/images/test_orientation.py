@@ -7,7 +7,6 @@ import gzip
 import io
 import math
 
-import fastavro
 import numpy as np
 import pytest
 from PIL import Image
@@ -27,6 +26,7 @@ from stampede.images.png import png
 from stampede.images.thumbnail import thumbnail
 from stampede_local.demo.oracle import read_record
 from stampede_simulator.simulator import Mix, Simulator
+from tests.support.alerts.avro_reading import records
 from tests.support.alerts.fits_files import fits_of, lsst, with_sky_axes
 from tests.support.alerts.made_alerts import REAL
 
@@ -148,13 +148,12 @@ def test_rubins_headers_agree_with_the_positions_of_their_alerts() -> None:
 @needs_real
 def test_rubins_headers_agree_with_the_angle_of_the_focal_plane() -> None:
     """Three alerts of other exposures, at 42 and 156 degrees."""
-    with (REAL / "lsst-detectors" / "three.avro").open("rb") as file:
-        for alert in fastavro.reader(file):
-            for kind in KINDS:
-                _, hdu = fits.first_image(alert[f"cutout{kind.title()}"])
-                axes = sky_axes(hdu, "lsst")
-                assert axes is not None
-                check_position_angle(hdu, axes)
+    for alert in records((REAL / "lsst-detectors" / "three.avro").read_bytes()):
+        for kind in KINDS:
+            _, hdu = fits.first_image(alert[f"cutout{kind.title()}"])
+            axes = sky_axes(hdu, "lsst")
+            assert axes is not None
+            check_position_angle(hdu, axes)
 
 
 @needs_real
@@ -162,7 +161,7 @@ def test_ztfs_pixels_agree_with_the_positions_of_their_alerts() -> None:
     """Detector coordinates of a night grow to the west and to the south, 1.01 arcsec a pixel."""
     found = []
     for path in REAL.glob("ztf/*.avro"):
-        (alert,) = fastavro.reader(path.open("rb"))
+        (alert,) = records(path.read_bytes())
         own = alert["candidate"]
         found.append([own[key] for key in ("pid", "xpos", "ypos", "ra", "dec")])
     table = np.array(found)
@@ -191,7 +190,7 @@ def test_a_galaxy_is_shown_as_it_lies_on_the_sky() -> None:
     """
     shown = 0
     for path in REAL.glob("ztf-one-object/*.avro"):
-        (alert,) = fastavro.reader(path.open("rb"))
+        (alert,) = records(path.read_bytes())
         file = alert["cutoutTemplate"]["stampData"]
         if fits.image(file).shape != (63, 63):
             continue

@@ -93,7 +93,7 @@ def test_a_picture_is_that_of_the_exact_stretch_but_for_a_grey_in_a_thousand_pix
         image = source(size=102, peak=10.0 ** (1 + seed % 5), seed=seed)[: shape[0], : shape[1]]
         image[seed % len(image), : seed % 3] = np.nan
         (panel, _, _), _ = panels([ztf(image), None, None])
-        exact = scaled(greys(image), PANEL, Image.Resampling.BOX)
+        exact = scaled(greys(image), PANEL, averaged=True)
         top, left = ((PANEL - side) // 2 for side in exact.shape)
         drawn = panel[top : top + exact.shape[0], left : left + exact.shape[1]]
         shown, want = (np.round(each / STEP).astype(int) for each in (drawn, exact))
@@ -176,9 +176,7 @@ def test_a_row_for_every_alert() -> None:
 @pytest.mark.skipif(not REAL.exists(), reason="no real alerts beside the repository")
 def test_real_alerts_take_little_room() -> None:
     files = sorted(REAL.glob("ztf/*.avro"))
-    cutouts = (
-        make_batch_decoder(Settings()).cutouts([file.read_bytes() for file in files], False).rows
-    )
+    cutouts = make_batch_decoder(Settings()).cutouts([file.read_bytes() for file in files]).rows
     drawn = thumbnails(cutouts)
     assert drawn.panels == {"image": 3 * len(files)}
     assert np.mean([len(png) for png in drawn.rows["png"].to_pylist()]) < 6000

@@ -21,6 +21,7 @@ from stampede.ingest import files
 from stampede.ingest.records import FileAlert
 from stampede.ingest.stream import Stream
 from tests.support.alerts import made_alerts
+from tests.support.alerts.avro_reading import records
 
 SCHEMA = made_alerts.ztf_schema()
 RECORDS = [made_alerts.ztf_record(candid) for candid in range(1, 9)]
@@ -49,8 +50,8 @@ def read(path: Path, data: bytes, limit: int = LIMIT) -> tuple[list[FileAlert], 
 
 
 def candid(alert: FileAlert) -> int:
-    (record,) = fastavro.reader(io.BytesIO(alert.data))
-    (whole,) = fastavro.reader(io.BytesIO(made_alerts.ztf_alert(record["candid"])))
+    (record,) = records(alert.data)
+    (whole,) = records(made_alerts.ztf_alert(record["candid"]))
     assert record == whole
     return record["candid"]
 
@@ -179,9 +180,9 @@ def test_a_schema_without_bounds_is_not_followed(tmp_path: Path, schema: dict) -
     assert not faults
 
 
-def tar_of(*members: tuple[str, bytes], mode: str = "w") -> bytes:
+def tar_of(*members: tuple[str, bytes]) -> bytes:
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode=mode, format=tarfile.USTAR_FORMAT) as archive:
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, data in members:
             info = tarfile.TarInfo(name)
             info.size = len(data)

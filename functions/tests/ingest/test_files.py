@@ -8,6 +8,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from tests.support.alerts.batch_decoders import make_batch_decoder
 
 ALERTS = [made_alerts.confluent(made_alerts.rubin_record(1101, seed), 1101) for seed in range(3)]
 ALERTS += [made_alerts.ztf_alert(candid) for candid in range(1, 4)]
+Mode = Literal["w", "w:gz", "w:bz2", "w:xz"]
 
 
 def in_folder(path: Path) -> Path:
@@ -35,7 +37,7 @@ def gzipped(path: Path) -> Path:
     return path
 
 
-def tar(path: Path, mode: str = "w", name: str = "night.tar", inner: bool = False) -> Path:
+def tar(path: Path, mode: Mode = "w", name: str = "night.tar", inner: bool = False) -> Path:
     # USTAR has the members' headers in known places.
     with tarfile.open(path / name, mode, format=tarfile.USTAR_FORMAT) as archive:
         folder = tarfile.TarInfo("night")
@@ -61,9 +63,10 @@ def within_each_other(path: Path) -> Path:
     """A tar of a gzipped tar of a zip."""
     (path / "inner").mkdir()
     zipped(path / "inner")
-    for name, mode, member in [("a.tar.gz", "w:gz", "inner"), ("b.tar", "w", "a.tar.gz")]:
-        with tarfile.open(path / name, mode) as archive:
-            archive.add(path / member, member)
+    with tarfile.open(path / "a.tar.gz", "w:gz") as archive:
+        archive.add(path / "inner", "inner")
+    with tarfile.open(path / "b.tar", "w") as archive:
+        archive.add(path / "a.tar.gz", "a.tar.gz")
     return path / "b.tar"
 
 

@@ -178,9 +178,10 @@ def test_real_alerts_from_folders_and_archives_come_back(system: System, tmp_pat
     shutil.copytree(REAL / "lsst", night / "lsst")
     shutil.copytree(REAL / "lsst-detectors", night / "detectors")
     shutil.copytree(REAL / "foreign", night / "foreign")
-    for name, mode in (("ztf.tar.gz", "w:gz"), ("ztf-forced.tar", "w")):
-        with tarfile.open(night / name, mode) as archive:
-            archive.add(REAL / name.split(".")[0], name.split(".")[0])
+    with tarfile.open(night / "ztf.tar.gz", "w:gz") as archive:
+        archive.add(REAL / "ztf", "ztf")
+    with tarfile.open(night / "ztf-forced.tar", "w") as archive:
+        archive.add(REAL / "ztf-forced", "ztf-forced")
     with tarfile.open(tmp_path / "inner.tar", "w") as archive:
         archive.add(REAL / "ztf-one-object", "one")
     with tarfile.open(night / "outer.tgz", "w:gz") as archive:

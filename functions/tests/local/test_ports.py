@@ -34,8 +34,9 @@ input()
 """
     monkeypatch.setattr("stampede_local.ports._PORTS", ports)
     monkeypatch.setattr("stampede_local.ports._given", set())
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
         other_ports = {int(port) + i for port in other.stdout.readline().split() for i in range(2)}
         own_ports = {free_port() for _ in range(8)}
         assert len(other_ports | own_ports) == 4 + 8

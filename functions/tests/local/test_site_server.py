@@ -75,10 +75,10 @@ def test_kafka_is_reached_at_its_advertised_addresses_and_keeps_its_data(tmp_pat
 @pytest.mark.integration
 @pytest.mark.usefixtures("ceph_packages")
 def test_ceph_is_reached_at_another_address_with_the_configured_keys(tmp_path: Path) -> None:
-    port = free_port(2)
-    keys = {"STAMPEDE_ACCESS_KEY": "somebody", "STAMPEDE_SECRET_KEY": "somebody's own"}
+    port, access, secret = free_port(2), "somebody", "somebody's own"
+    keys = {"STAMPEDE_ACCESS_KEY": access, "STAMPEDE_SECRET_KEY": secret}
     with site("ceph", tmp_path, SITE_PORT=port, **keys) as process:
-        client = Minio(f"{ELSEWHERE}:{port}", *keys.values(), secure=False)
+        client = Minio(f"{ELSEWHERE}:{port}", access, secret, secure=False)
         client.make_bucket("alerts")
         assert [bucket.name for bucket in client.list_buckets()] == ["alerts"]
         process.send_signal(signal.SIGTERM)

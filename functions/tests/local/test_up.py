@@ -8,7 +8,7 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import pytest
 from rich.console import Console
@@ -42,13 +42,14 @@ def test_a_bad_object_does_not_end_the_watch(tmp_path, key: str, data: bytes) ->
     assert output.getvalue() == ""
 
 
-def system_on(bucket: Path) -> SimpleNamespace:
+def system_on(bucket: Path) -> up.System:
     """A system without processes, whose store is a directory."""
-    return SimpleNamespace(
+    made = SimpleNamespace(
         settings=Settings(store=f"file://{bucket}"),
         urls={},
         supervisor=SimpleNamespace(states=dict),
     )
+    return cast("up.System", made)
 
 
 @pytest.mark.timeout(30)

@@ -100,7 +100,7 @@ def test_cached_answers_do_not_wait_for_threads():
     store_alert(inner, 1, 1)
     unblocked = threading.Event()
     unblocked.set()
-    objects = Watched(inner, lambda number: unblocked.wait(60) and None)
+    objects = Watched(inner, lambda number: unblocked.wait(60))
     known = ("/v1/objects/Z1/lightcurve", "/v1/objects/Z1/lightcurve?format=csv")
     for read in serving(make_app(Settings(refresh_seconds=3600.0), objects)):
         first = [read(path).data for path in known]

@@ -162,10 +162,11 @@ def test_lsst_points_are_those_of_the_packet(packets):
             False,
             row["visit"] * 1000 + row["detector"] if forced else row["diaSourceId"],
             row["midpointMjdTai"],
-            *(row[key] for key in ("band", "ra", "dec", "psfFlux", "psfFluxErr")),
-            *(row[key] for key in ("scienceFlux", "scienceFluxErr")),
+            row["band"],
+            *(row["ra"], row["dec"]),
+            *(row["psfFlux"], row["psfFluxErr"], row["scienceFlux"], row["scienceFluxErr"]),
             None if forced else row["reliability"],
-            *(row[key] for key in ("visit", "detector")),
+            *(row["visit"], row["detector"]),
             None if forced else sum(1 << bit for bit, name in enumerate(FLAGS) if row[name]),
         )
 

@@ -5,7 +5,7 @@ listing is in key order. So a listing shows a run before any run that it was mer
 move up during a listing are seen twice, never missed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -71,7 +71,7 @@ def unlisted(run: Run, table: str) -> list[str]:
     return [key for key in run[0].name.keys(table) if key not in there]
 
 
-def inputs_of(runs: Iterable[Run]) -> set[str]:
+def inputs_of(runs: Iterable[Sequence[RunInfo]]) -> set[str]:
     """Names of all runs that `runs` were merged from."""
     return {name for run in runs for name in run[0].inputs}
 

@@ -1,10 +1,12 @@
 """The key of the senders of events: who has it is served, who lacks it is a stranger."""
 
 import json
+from typing import Any
 
 import pytest
 import structlog
 from prometheus_client import REGISTRY
+from starlette.types import Message
 
 from stampede.config.settings import Settings
 from stampede.deadletters.dead_letter import read_rows
@@ -32,7 +34,7 @@ BEARER = {"authorization": f"Bearer {KEY}"}
 
 
 class Function:
-    def __init__(self, settings: Settings = SETTINGS, **options: object) -> None:
+    def __init__(self, settings: Settings = SETTINGS, **options: Any) -> None:
         self.events: list[Event] = []
         self.endpoint = EventEndpoint.of("guarded", self.handle, settings, **options)
 
@@ -103,7 +105,7 @@ async def test_the_body_of_a_stranger_is_not_read() -> None:
     async def receive() -> dict:
         raise AssertionError("a stranger's body is read")
 
-    async def send(message: dict) -> None:
+    async def send(message: Message) -> None:
         sent.append(message)
 
     headers = [(name.encode(), value.encode()) for name, value in EVENT.items()]

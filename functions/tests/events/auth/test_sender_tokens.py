@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -46,9 +47,9 @@ def issuer() -> Iterator[TokenIssuer]:
 class Function:
     """A function that accepts tokens only, and the token of its source."""
 
-    def __init__(self, issuer: TokenIssuer, **settings: object) -> None:
+    def __init__(self, issuer: TokenIssuer, **settings: Any) -> None:
         self.issuer, self.events = issuer, list[Event]()
-        given = {
+        given: dict[str, Any] = {
             "event_key": KEY,
             "sender_issuer": issuer.url,
             "sender_audience": "stampede",
@@ -67,7 +68,7 @@ class Function:
         bearer = {"authorization": f"Bearer {token}"} if token else {}
         return await post(self.endpoint, b"x", EVENT | bearer | headers, path)
 
-    def token(self, **claims: object) -> str:
+    def token(self, **claims: Any) -> str:
         return self.issuer.token(**({"sub": f"{NAMESPACE}:stampede"} | claims))
 
 
@@ -226,7 +227,8 @@ async def test_kubernetes_as_issuer(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_cannot_work(wrong: dict[str, object]) -> None:
-    right = {"sender_issuer": "https://a.test", "sender_audience": "a", "sender_subjects": "b"}
+    right: dict[str, Any] = {"sender_issuer": "https://a.test", "sender_audience": "a"}
+    right |= {"sender_subjects": "b"}
     assert senders(Settings(**right))
     with pytest.raises(SetupError):
         senders(Settings(**(right | {"sender_tokens_only": True} | wrong)))

@@ -1,4 +1,5 @@
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from cloudevents.core.bindings.http import HTTPMessage, from_binary
@@ -14,7 +15,7 @@ from stampede.events.http.bounded_protocol import HEADER_BYTES
 EVENT_HEADERS = CloudEventHeaders("broker", "ztf", {})
 
 
-def record(**changes: object) -> Record:
+def record(**changes: Any) -> Record:
     plain = Record("alerts", 3, 15, 1_772_337_906_789, None, (), b"\x00alert")
     return plain._replace(**changes)
 

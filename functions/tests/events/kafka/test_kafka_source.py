@@ -28,8 +28,9 @@ def produce(bootstrap: str, topic: str, bodies: list[bytes]) -> dict[int, int]:
     """Send alerts as Rubin does; returns the end of each partition."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for number, body in enumerate(bodies):
-        sent = [("producer_timestamp", str(time.time() * 1000).encode())]
-        producer.produce(topic, body, partition=number % PARTITIONS, headers=sent)
+        sent = str(time.time() * 1000).encode()
+        partition = number % PARTITIONS
+        producer.produce(topic, body, partition=partition, headers={"producer_timestamp": sent})
         producer.poll(0)
     assert producer.flush(60) == 0
     return {p: len(bodies[p::PARTITIONS]) for p in range(PARTITIONS)}

@@ -15,6 +15,7 @@ from stampede.events.kafka.topics import KafkaTopics
 from stampede.handlers.audit.audit import MissingObjects, audit, missing_by_kind
 from stampede.store.integrity.ledger import expect
 from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import TABLES
 from stampede.store.tables.table import Table
@@ -38,7 +39,7 @@ def produce(settings: Settings, topic: str, counts: dict[int, int]) -> None:
     assert producer.flush(30) == 0
 
 
-def store(objects: MemoryObjects, table: str, offsets: dict) -> None:
+def store(objects: Objects, table: str, offsets: dict) -> None:
     empty = pa.Table.from_pylist([], schema=TABLES[table].schema)
     Table(objects, TABLES[table]).append(empty, Coverage.of(offsets))
 

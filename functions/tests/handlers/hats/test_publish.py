@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -31,7 +32,7 @@ from tests.support.store.watched_objects import Forwarding
 ROOT = Path(__file__).parents[4]
 
 
-def batches(folder: Path) -> Iterator[tuple[Table, ...]]:
+def batches(folder: Path) -> Iterator[tuple[pa.Table, Coverage]]:
     """Points of twelve objects, and then more of the same."""
     alerts = [
         alert for alert in Simulator(3, Fields(objects=12)).alerts(120) if alert.fault is None

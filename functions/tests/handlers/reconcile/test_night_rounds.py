@@ -431,7 +431,7 @@ def test_the_age_of_the_last_whole_round_is_shown(settings: Settings) -> None:
     reconcile_state.save(first, STEPS, RoundState(ago[0], ago[1]))
     a_pass(settings)
     assert abs(value(reconcile_metrics.RECONCILE_ROUND_AGE) - 7 * 86400) < 60
-    reconcile_state.save(first, STEPS, RoundState(*ago, after=f"packs/{NIGHTS[3]}/"))
+    reconcile_state.save(first, STEPS, RoundState(ago[0], ago[1], after=f"packs/{NIGHTS[3]}/"))
     a_pass(settings)  # the round ends; it began three days ago
     assert abs(value(reconcile_metrics.RECONCILE_ROUND_AGE) - 3 * 86400) < 60
     roomy = settings.model_copy(update={"reconcile_keys": 1000, "reconcile": "packs"})

@@ -32,7 +32,7 @@ class Odd(NamedTuple):
     """Key and headers of a record."""
 
     key: bytes | None = None
-    headers: list[tuple[str, bytes | None]] | None = None
+    headers: list[tuple[str, str | bytes | None]] | None = None
 
 
 ODD = {

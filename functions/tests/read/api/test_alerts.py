@@ -43,7 +43,7 @@ def stamp(seed: int) -> dict:
     return {"fileName": f"{seed}.fits.gz", "stampData": fits_files.ztf(source(seed=seed))}
 
 
-def ztf(candid: int, codec: str = "null", **changes) -> bytes:
+def ztf(candid: int, codec: str = "null", /, **changes) -> bytes:
     images = {name: stamp(seed) for seed, name in enumerate(FIELDS)}
     return made_alerts.ztf_alert(candid, codec, **images | changes)
 

@@ -16,7 +16,7 @@ from stampede.read.formats.votable import error_document
 from tests.support.read import astropy_votable
 
 # Of all characters those that XML has; a carriage return comes below.
-TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc",), exclude_characters="￾￿"))
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters="￾￿"))
 VALUES = {
     "string": TEXTS,
     "bool": st.booleans(),

@@ -146,8 +146,9 @@ def test_the_page_shows_merges_rounds_and_a_second_site_that_lacks_runs(tmp_path
 
 
 def test_a_second_site_that_does_not_answer_is_named():
-    keys = {"replica_access_key": "a", "replica_secret_key": "b"}
-    settings = Settings(replica="http://127.0.0.1:1/bucket", **keys)
+    settings = Settings(
+        replica="http://127.0.0.1:1/bucket", replica_access_key="a", replica_secret_key="b"
+    )
     for read in serving(make_app(settings, filled([0]))):
         text = html(read("/ledger"))[1]
         assert re.search(r'127.0.0.1/bucket</dt><dd><span class="bad">.*cannot connect', text)

@@ -130,7 +130,7 @@ def test_installations_on_one_bucket_do_not_silence_each_other(
             eventually(lambda receiver=receiver: bool(receiver.accepted), SERVED)
             assert b"packs/1" in receiver.accepted[0].body
         named = {"installation": "sky-one", "notifications": one.url}
-        bucket_notifications.remove(new_bucket.model_copy(update=named), [].append)
+        bucket_notifications.remove(new_bucket.model_copy(update=named), list[str]().append)
         assert sorted(prefixes_of(ceph, new_bucket)) == sorted(f"{name}/" for name in NAMES)
         before = len(one.accepted)
         open_objects(new_bucket).put("packs/2", b"data")

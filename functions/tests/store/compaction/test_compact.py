@@ -199,10 +199,10 @@ def test_a_merge_continues_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> Non
     assert report.parts_found == 2
     assert report.written
     assert not run(other, HOUR).parts_found
-    one = Table(store, DETECTIONS)
-    assert levels(one) == [1]
+    merged = Table(store, DETECTIONS)
+    assert levels(merged) == [1]
     rows = sort_unique(rows, DETECTIONS)
-    assert one.lookup(object_ids(rows)).equals(rows)
+    assert merged.lookup(object_ids(rows)).equals(rows)
     assert contents(store) == contents(other)
 
 

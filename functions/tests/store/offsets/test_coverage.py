@@ -68,7 +68,7 @@ def test_json_round_trip(a: dict) -> None:
 
 
 @given(offsets, partitions, st.integers(0, 45), st.integers(0, 45))
-def test_missing(a: dict, at: tuple, low: int, high: int) -> None:
+def test_missing(a: dict, at: tuple[str, int], low: int, high: int) -> None:
     missing = Coverage.of(a).missing(*at, low, high)
     expected = set(range(low, high)) - set(a.get(at, ()))
     assert {o for start, end in missing for o in range(start, end)} == expected

@@ -1,6 +1,7 @@
 """Every tool gives each file back as it was sent, however it is cut and whatever it is."""
 
 import gzip
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -37,7 +38,7 @@ def hdus(*images: np.ndarray | None, **cards: str) -> bytes:
     return fits_file(primary, *map(fits.ImageHDU, rest))
 
 
-ODD = {
+ODD: dict[str, Sequence[bytes | None]] = {
     "three HDUs": [hdus(source(30, seed=n), source(30), PSF) for n in range(3)],
     "no PSF": [hdus(source(30, seed=n)) for n in range(3)],
     "two HDUs, the first empty": [hdus(None, PSF)] * 3,

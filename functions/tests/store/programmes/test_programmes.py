@@ -34,7 +34,8 @@ from stampede.store.runs.schema import ALL_TABLES
 from stampede.store.tables.table import Table
 from stampede_client import store as client
 from tests.support.alerts import made_alerts
-from tests.support.alerts.mixed_programmes import NIGHT, mixed_alert, programmes_in, records
+from tests.support.alerts.avro_reading import records
+from tests.support.alerts.mixed_programmes import NIGHT, mixed_alert, programmes_in
 from tests.support.read.read_service import serving
 from tests.support.store.stored_packets import store
 

@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -431,7 +432,7 @@ def test_faults_that_threads_find_at_once_are_all_named(monkeypatch: pytest.Monk
     one, other = points.runs()
     made, view_of = threading.Event(), listing.TableView
 
-    def slow(*args: object) -> object:
+    def slow(*args: Any) -> object:
         view = view_of(*args)
         if not made.is_set():
             made.set()

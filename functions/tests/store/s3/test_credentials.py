@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,11 @@ def keys_in(secret: MountedSecret) -> S3Keys:
 
 
 def test_files_come_before_settings(secret: MountedSecret, tmp_path: Path) -> None:
-    given = {"access_key": "mine", "secret_key": "s", "replica_access_key": "theirs"}
+    given: dict[str, Any] = {
+        "access_key": "mine",
+        "secret_key": "s",
+        "replica_access_key": "theirs",
+    }
     settings = Settings(store=URL, keys=str(secret), replica_keys=str(tmp_path), **given)
     assert S3Keys(first_site(settings)).current == OLD
     assert second_site(settings).access_key == "theirs", "there are no files"
@@ -163,13 +168,20 @@ def user(ceph: LocalCeph, tmp_path_factory: pytest.TempPathFactory) -> RotatedUs
     return RotatedUser(ceph, "rotating", tmp_path_factory.mktemp("user") / "keys")
 
 
+def opened(user: RotatedUser) -> S3Objects:
+    """The user's bucket, with connections and a client of its own."""
+    objects = open_objects(user.settings)
+    assert isinstance(objects, S3Objects)
+    return objects
+
+
 def test_every_kind_of_request_follows_the_files(user: RotatedUser) -> None:
-    sites = {name: open_objects(user.settings) for name in REQUESTS}
+    sites = {name: opened(user) for name in REQUESTS}
     administration = NotifyingBucket(first_site(user.settings))
     for key in ("a", "b", "odd/"):
         open_objects(user.settings).put(key, b"data")
     for name, objects in sites.items():
-        REQUESTS[name](objects)  # each has its connections and its client
+        REQUESTS[name](objects)
     old, _ = user.keys, user.make_key()
     user.remove_key(old)
     for name, objects in sites.items():
@@ -179,7 +191,6 @@ def test_every_kind_of_request_follows_the_files(user: RotatedUser) -> None:
     user.secret.change(s3_files(*user.keys))
     for name, objects in sites.items():
         REQUESTS[name](objects)
-        assert isinstance(objects, S3Objects)
         assert objects._keys.current == user.keys, name
     administration.topics()  # raises if it is refused; other tests may have made some
     administration.notifications()
@@ -188,7 +199,7 @@ def test_every_kind_of_request_follows_the_files(user: RotatedUser) -> None:
 
 def test_a_wrong_secret_key_is_refused_too(user: RotatedUser) -> None:
     user.secret.change(s3_files(user.keys.access_key, "wrong"))
-    sites = {name: open_objects(user.settings) for name in REQUESTS}
+    sites = {name: opened(user) for name in REQUESTS}
     for name, objects in sites.items():
         with pytest.raises(StoreRefused, match=r"SignatureDoesNotMatch|AccessDenied"):
             REQUESTS[name](objects)
@@ -198,7 +209,7 @@ def test_a_wrong_secret_key_is_refused_too(user: RotatedUser) -> None:
 
 
 def test_wrong_new_keys_do_no_harm_to_a_process_at_work(user: RotatedUser) -> None:
-    objects = open_objects(user.settings)
+    objects = opened(user)
     user.secret.change(s3_files("nobody", "knows"))
     for send in REQUESTS.values():
         send(objects)

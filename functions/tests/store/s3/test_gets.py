@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -186,7 +187,7 @@ def test_the_key_of_a_foreign_object_is_asked_for_as_it_is(key: str, asked: str)
 @pytest.mark.parametrize("name", ["access_key", "secret_key", "region"])
 @pytest.mark.parametrize("wrong", ["se\nsame", "se\0same", "se\r", "sés"])
 def test_a_setting_that_fits_no_header_is_an_error_that_hides_it(name: str, wrong: str) -> None:
-    keys = {"access_key": "key", "secret_key": "secret", name: wrong}
+    keys: dict[str, Any] = {"access_key": "key", "secret_key": "secret", name: wrong}
     fault = rf"{name} has a character at position \d that is not printable ASCII"
     with pytest.raises(SetupError, match=f"host/bucket cannot be used: {fault}") as caught:
         open_store(StoreAddress("http://host/bucket", **keys))

@@ -82,8 +82,8 @@ class System:
             self.answers["read"][self.cutout(0)] += 1
 
         with ThreadPoolExecutor(4) as pool:
-            load = (*(partial(self.send, name) for name in TABLES), read, read)
-            running = [pool.submit(repeat, one) for one in load]
+            load: list[Callable[[], None]] = [partial(self.send, name) for name in TABLES]
+            running = [pool.submit(repeat, one) for one in (*load, read, read)]
             try:
                 yield
             finally:

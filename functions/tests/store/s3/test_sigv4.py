@@ -29,12 +29,12 @@ def by_minio(keys: tuple[str, str], region: str, url: str, now: datetime) -> dic
         "x-amz-date": now.strftime("%Y%m%dT%H%M%SZ"),
     }
     where = urlsplit(url)
-    host = {"Host": where.netloc}
+    headers: dict[str, str | list[str] | tuple[str]] = {"Host": where.netloc, **plain}
     signed = sign_v4_s3(
         method="GET",
         url=where,
         region=region,
-        headers=host | plain,
+        headers=headers,
         credentials=Credentials(*keys),
         content_sha256=no_body,
         date=now,

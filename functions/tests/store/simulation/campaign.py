@@ -231,7 +231,7 @@ def _unreadable(key: str) -> None:
 def small_and_in_one_thread() -> Iterator[None]:
     """Tiny row groups, many checkpoints; every thread's work is done at once by who asks for it."""
     places = ("store.tables.table", "store.replication.copy", "runtime.bounded_pool")
-    patches = [patch(f"stampede.{place}.ThreadPoolExecutor", AtOnce) for place in places]
+    patches: list[Any] = [patch(f"stampede.{place}.ThreadPoolExecutor", AtOnce) for place in places]
     small = {"GROUP_ROWS": 2, "SECTION_GROUPS": 2, "SMALL_GROUPS": 2}
     patches += [patch(f"stampede.store.runs.writer.{name}", size) for name, size in small.items()]
     patches.append(patch("stampede.store.tables.checkpoint_files.MOST_NEW_PARTS", 2))

@@ -17,7 +17,7 @@ from stampede.store.tables import view as table_view
 from stampede.store.tables.view import Spans
 
 TEXT = st.text("\0a\u00e9", max_size=4) | st.sampled_from(["a" * LONG, "a" * LONG + "\u00e9"])
-KEYS = {
+KEYS: dict[TableSpec, st.SearchStrategy[Any]] = {
     CUTOUTS: st.integers(-3, 12) | st.sampled_from([-(1 << 63), (1 << 63) - 1]),
     DETECTIONS: TEXT,
 }

@@ -1,4 +1,8 @@
-"""Reads simulated alerts with the oracle: fastavro, and nothing of the simulator."""
+"""Reads alerts with the oracle: fastavro, and nothing of the simulator."""
+
+import io
+
+import fastavro
 
 from stampede_local.demo.oracle import read_record
 
@@ -10,3 +14,9 @@ def decode(survey: str, body: bytes) -> dict:
     found, record = read_record(body)
     assert found == survey
     return record
+
+
+def records(message: bytes) -> list[dict]:
+    """The records of a container."""
+    found: list[dict] = [*fastavro.reader(io.BytesIO(message))]
+    return found

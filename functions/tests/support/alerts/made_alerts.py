@@ -6,7 +6,9 @@ import json
 import random
 import struct
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import fastavro
 
@@ -57,7 +59,7 @@ def confluent(record: dict, version: int) -> bytes:
     return b"\0" + version.to_bytes(4, "big") + out.getvalue()
 
 
-def row_type(name: str, fields: dict[str, object]) -> dict:
+def row_type(name: str, fields: Mapping[str, object]) -> dict:
     listed = [{"name": key, "type": kind} for key, kind in fields.items()]
     return {"type": "record", "name": name, "fields": listed}
 
@@ -119,7 +121,7 @@ def ztf_record(candid=2430301980815015000, **changes) -> dict:
     }
 
 
-def contained(records: list[dict], schema: dict, codec: str = "null") -> bytes:
+def contained(records: list[dict], schema: dict | list, codec: str = "null") -> bytes:
     out = io.BytesIO()
     fastavro.writer(
         out,
@@ -140,7 +142,7 @@ def deflated(record: dict, more: bytes) -> bytes:
     return head + container.varint(1) + container.varint(len(block)) + block + head[-16:]
 
 
-def ztf_alert(candid=2430301980815015000, codec: str = "null", **changes) -> bytes:
+def ztf_alert(candid=2430301980815015000, codec: str = "null", /, **changes) -> bytes:
     return contained([ztf_record(candid, **changes)], ztf_schema(), codec)
 
 
@@ -151,7 +153,7 @@ def real_alerts() -> list[bytes]:
 
 def real_rubin_cutouts() -> list[dict[str, bytes]]:
     """The FITS files of each real Rubin alert that has all three; the last three share no visit."""
-    records = []
+    records: list[Any] = []
     for path in sorted(REAL.glob("lsst/*.avro.gz")):
         body = gzip.decompress(path.read_bytes())
         schema = schemas.parsed(rubin_schemas()[int.from_bytes(body[1:5], "big")])

@@ -1,12 +1,10 @@
 """ZTF alerts whose histories have points of several observing programmes."""
 
-import io
 from collections.abc import Sequence
-
-import fastavro
 
 from stampede.runtime.clock import now_mjd
 from tests.support.alerts import made_alerts
+from tests.support.alerts.avro_reading import records
 from tests.support.alerts.fits_files import ztf_source
 from tests.support.store.stored_packets import FIELDS
 
@@ -59,8 +57,3 @@ def programmes_in(message: bytes) -> list[int | None]:
     return [
         row["programid"] for name in ("prv_candidates", "fp_hists") for row in record[name] or ()
     ]
-
-
-def records(message: bytes) -> list[dict]:
-    """The records of a container."""
-    return [*fastavro.reader(io.BytesIO(message))]  # type: ignore[list-item]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stampede.alerts.isolation import Isolation
 from stampede.config.settings import Settings
-from stampede.errors import DecoderFailed, SetupError, StoreDown, Undecodable
+from stampede.errors import DecoderFailed, SetupError, StampedeError, StoreDown, Undecodable
 from stampede.events.workers.worker import Batch, BatchStorer, StoredBatch, deadline
 
 
@@ -27,7 +27,9 @@ def make(settings: Settings) -> BatchStorer:
     def store_batch(batch: Batch) -> StoredBatch:
         messages = [bytes(message) for message in batch.messages]
         note("batches", f"{len(messages)} {batch.isolation.value} {os.getpid()}")
-        outcomes = [Undecodable("bad") if m == b"bad" else None for m in messages]
+        outcomes: list[StampedeError | None] = [
+            Undecodable("bad") if m == b"bad" else None for m in messages
+        ]
         for number, message in enumerate(messages):
             if batch.isolation is not Isolation.FAST:
                 batch.suspect([number])

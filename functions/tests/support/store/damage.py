@@ -111,8 +111,8 @@ class Campaign:
             way, damaged = self._damage({each.key for each in done})
             self.done[way] += 1
             done += damaged
-        for site in range(len(self._sites)):
-            wrong = self._wrong(site, [each for each in done if each.site == site])
+        for number in range(len(self._sites)):
+            wrong = self._wrong(number, [each for each in done if each.site == number])
             assert wrong == [], (wrong, done)
         result = deep_audit(self._settings, SITES, repair=True)
         assert {each.key for each in done} <= {fault.key for fault in result.faults}, done

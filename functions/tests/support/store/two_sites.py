@@ -1,6 +1,6 @@
 """Two S3 endpoints, each its own Ceph, and alerts stored at the first."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -65,7 +65,9 @@ def all_same(settings: Settings) -> bool:
     return len(first) == len(second) and all(map(same, first, second))
 
 
-def put_pack(objects: Objects, offsets: range, night: int = TODAY, kafka: bool = True) -> Pack:
+def put_pack(
+    objects: Objects, offsets: Sequence[int], night: int = TODAY, kafka: bool = True
+) -> Pack:
     """Store a pack without its run, as `cutouts` does first; an alert's id is its offset."""
     cutouts = [rows.cutout(i, kind, ztf_source(i), night + 0.5) for i in offsets for kind in KINDS]
     coverage = Coverage.of({("alerts", 0): offsets} if kafka else {})
@@ -74,7 +76,7 @@ def put_pack(objects: Objects, offsets: range, night: int = TODAY, kafka: bool =
     return pack
 
 
-def put_all(objects: Objects, offsets: range, night: int = TODAY) -> Pack:
+def put_all(objects: Objects, offsets: Sequence[int], night: int = TODAY) -> Pack:
     """Store a pack, its run, and the points of `lightcurves`."""
     pack, coverage = put_pack(objects, offsets, night), Coverage.of({("alerts", 0): offsets})
     Table(objects, CUTOUTS).append(pack.locations, coverage)

@@ -132,7 +132,7 @@ class Watched(Forwarding):
     def __init__(
         self,
         inner: Objects,
-        before: Callable[[int], None] = lambda number: None,
+        before: Callable[[int], object] = lambda number: None,
         crash_at: int | None = None,
         torn: bool = False,
     ) -> None:
