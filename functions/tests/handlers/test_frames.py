@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.support.alerts import made_alerts
 from tests.support.read.read_service import serving
 from tests.support.store.stored_packets import store
 
-IDS = {"alert_id": 170587115523932323, "object_id": "313853449953411123"}
+IDS: dict[str, Any] = {"alert_id": 170587115523932323, "object_id": "313853449953411123"}
 IMAGES = ("cutoutScience", "cutoutTemplate", "cutoutDifference")
 
 
