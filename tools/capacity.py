@@ -18,6 +18,7 @@ FIGURES = PAGE.with_suffix(".json")
 RATES = (100, 300, 1000, 3000)  # alerts a second
 BUSY = 0.7  # of a core, in the mean: the rest is for bursts
 NIGHT_HOURS = 10
+COPIES = {"in three copies": 3.0, "with erasure coding 4+2": 1.5}  # bytes on disks for each stored
 FANOUT = Settings.model_fields["fanout"].default
 REWRITTEN = 6.6  # times that a row is merged in a table of 10^9 alerts (docs/scale.md)
 # Processes of a pod of each kind: each uses one core at most.
@@ -48,14 +49,20 @@ Run both commands on your machine, and the page is about yours.
   ([scale.md](../scale.md)). The first merge was measured. Later ones have less to do, as the first
   removes history rows that repeat: CPU time and bytes count by what is left. Each level has an
   eighth of the runs of the one below, so all levels take 8/7 of the requests of the first.
-- **Ceph and Kafka** keep one copy here. Three copies, or erasure coding, take more.
+- **Ceph and Kafka** keep one copy here. The last lines have the disks of three copies and of
+  erasure coding 4+2; of small objects the latter takes more
+  ([benchmarks.md](../benchmarks.md)).
 - **Requests** are those of full batches, as a visit or a backlog brings them. Of a slower stream
   each pod makes about a batch every {linger} ms (`most_linger_ms`). An alert that comes
   while no other waits or is being stored is a batch of its own. Listings, and all that `read`,
   `scrub`, `reconcile` and deletions ask for, are not counted: they go by time, by readers and by
   nights.
-- **A night** has {hours} hours at the rate of its column. Choose disks by the mean rate of the
-  survey, and pods by the rate at which a burst is to be stored.
+- **A night** has {hours} hours at the rate of its column: 10^7 alerts are 278 a second, so the
+  column of 300. Choose disks by the mean rate of the survey, and pods by the rate at which a burst
+  is to be stored.
+- **History rows** decide what an alert of LSST costs: one row takes 143 bytes in a packet and a
+  place in the light curve. Eight real alerts had 573 in the mean; 250 are those of a survey in its
+  first year.
 """
 
 
@@ -114,6 +121,8 @@ def column(of: Figures, rate: float) -> dict[str, str]:
     night = 3600 * NIGHT_HOURS * rate / 1e6
     text["sent by the survey, GB a night"] = number(night * of["sent"])
     text["**stored, GB a night**"] = f"**{number(night * of['stored'])}**"
+    for name, copies in COPIES.items():
+        text[f"on disks {name}, GB a night"] = number(night * of["stored"] * copies)
     return text
 
 

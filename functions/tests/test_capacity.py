@@ -33,7 +33,7 @@ def figures() -> dict[str, float]:
 
 def test_the_page_beside_the_figures_is_computed_from_them(tool) -> None:
     kept = json.loads(tool["FIGURES"].read_text())
-    assert len(kept["figures"]) == 2
+    assert len(kept["figures"]) == 3
     assert tool["PAGE"].read_text() == tool["page"](kept), "run tools/capacity.py"
 
 

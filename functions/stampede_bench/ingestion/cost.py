@@ -72,7 +72,7 @@ MOST_CPU = {
     "ztf": (Bound("<=", 6e3), Bound("<=", 3e3)),
 }
 MOST_STORED = {
-    "lsst": Bound("<=", 0.25, ratio=True),
+    "lsst": Bound("<=", 0.40, ratio=True),
     "ztf": Bound("<=", 0.9, ratio=True),
 }
 MOST_PUTS = Bound("<=", 90e3)  # of batches of a hundred alerts
