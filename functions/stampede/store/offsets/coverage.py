@@ -63,12 +63,16 @@ class Coverage:
 
     @classmethod
     def union(cls, parts: Iterable["Coverage"]) -> "Coverage":
-        """All of `parts` in one, at the cost of one sort per partition."""
-        arrays: dict[PartitionId, list[np.ndarray]] = {}
+        """All of `parts` in one, at the cost of a sort for each partition in which they differ."""
+        found: dict[PartitionId, np.ndarray] = {}
+        several: dict[PartitionId, list[np.ndarray]] = {}
         for part in parts:
             for partition, spans in part._spans.items():
-                arrays.setdefault(partition, []).append(spans)
-        return cls({partition: _united(np.concatenate(a)) for partition, a in arrays.items()})
+                known = found.setdefault(partition, spans)
+                if known is not spans and not np.array_equal(known, spans):
+                    several.setdefault(partition, [known]).append(spans)
+        united = {each: _united(np.concatenate(arrays)) for each, arrays in several.items()}
+        return cls(found | united)
 
     def __or__(self, other: "Coverage") -> "Coverage":
         return Coverage.union((self, other))
