@@ -14,6 +14,7 @@ from stampede.read.plots import ledger_bars
 from stampede.read.plots.ledger_bars import bar_svg
 from stampede.read.service import service_of
 from stampede.read.summaries.maintenance_state import LETTERS
+from stampede.read.web import parameters
 from stampede.store.integrity.ledger import Entry
 from stampede.store.offsets.coverage import Interval, topic_key
 
@@ -22,12 +23,13 @@ MOST_BARS = 100
 MOST_GAPS = 5
 """Missing intervals that are written out for a partition."""
 MOST_DAMAGED = 20
+PAST_TOPICS, MOST_PAGES = 50, 10_000
+"""Lines of past topics on a page, and most pages."""
 
 
 class Totals(NamedTuple):
     """The ledger of one table and topic, all partitions together.
 
-    Or of all topics of a family that are complete and not asked for any more: `topics` counts them.
     `in_flight` is None if Kafka was not asked.
     """
 
@@ -40,7 +42,20 @@ class Totals(NamedTuple):
     dead_lettered: int
     missing: int
     in_flight: int | None
-    topics: int = 1
+
+
+class PastTopic(NamedTuple):
+    """A topic of a family that is complete in all tables, and that Kafka is not asked for any more.
+
+    `deleted` counts alerts that were deleted with the topic before a table had them.
+    """
+
+    topic: str
+    topic_id: str | None
+    partitions: int
+    received: int
+    dead_lettered: int
+    deleted: int
 
 
 class Bar(NamedTuple):
@@ -57,11 +72,20 @@ async def ledger_page(request: Request) -> Response:
     service = service_of(request)
     page = await service.run_ledger(service.ledger.page)
     upkeep = await service.run_upkeep(service.upkeep.upkeep)
+    past = past_topics(page)
+    number = parameters.whole_number(request.query_params, "page", 1, MOST_PAGES) or 1
+    last = max(1, -(-len(past) // PAST_TOPICS))
+    number = min(number, last)
+    shown = past[(number - 1) * PAST_TOPICS : number * PAST_TOPICS]
     worst = sorted(page.entries, key=lambda entry: -entry.missing_count)
     text = pages.page(
         "ledger.html",
         verdict=verdict(page),
         totals=totals(page),
+        past=shown,
+        past_topics=len(past),
+        past_page=number,
+        past_pages=last,
         bars=[_bar(page, entry) for entry in worst[:MOST_BARS]],
         more_bars=len(worst) - MOST_BARS,
         kinds_of_offsets=ledger_bars.KINDS,
@@ -74,18 +98,49 @@ async def ledger_page(request: Request) -> Response:
     return pages.html(text)
 
 
-def totals(page: LedgerPage) -> list[Totals]:
-    """The sums of each topic and table; those of a family's past nights, if complete, are one."""
-    by_topic: dict[tuple[str, str, str], list[Entry]] = {}
-    incomplete = {each.topic for each in page.entries if each.missing or each.faults}
+def past_topics(page: LedgerPage) -> list[PastTopic]:
+    """Those of the families' past nights and versions that are complete, the latest first."""
+    past = _past(page)
+    by_topic: dict[str, list[Entry]] = {}
     for entry in page.entries:
-        family, topic_id = page.topics.family_of(entry.topic), entry.topic_id or ""
-        present = topic_key(entry.topic, entry.topic_id) in page.asked
-        if family == entry.topic or present or entry.topic in incomplete:
-            place = entry.topic, topic_id, entry.table
-        else:
-            place = family, "", entry.table
-        by_topic.setdefault(place, []).append(entry)
+        if (key := topic_key(entry.topic, entry.topic_id)) in past:
+            by_topic.setdefault(key, []).append(entry)
+    return [
+        PastTopic(
+            group[0].topic,
+            group[0].topic_id,
+            partitions=len({entry.partition for entry in group}),
+            received=sum(
+                max(one.received for one in group if one.partition == number)
+                for number in {entry.partition for entry in group}
+            ),
+            dead_lettered=sum(entry.dead_lettered for entry in group),
+            deleted=sum(high - low for entry in group for low, high in entry.deleted),
+        )
+        for _, group in sorted(by_topic.items(), reverse=True)
+    ]
+
+
+def _past(page: LedgerPage) -> set[str]:
+    """The keys of these topics."""
+    past, incomplete = set(), set()
+    for entry in page.entries:
+        key = topic_key(entry.topic, entry.topic_id)
+        if entry.missing or entry.faults:
+            incomplete.add(key)
+        elif page.topics.family_of(entry.topic) != entry.topic and key not in page.asked:
+            past.add(key)
+    return past - incomplete
+
+
+def totals(page: LedgerPage) -> list[Totals]:
+    """The sums of each topic and table, without the past topics."""
+    by_topic: dict[tuple[str, str, str], list[Entry]] = {}
+    past = _past(page)
+    for entry in page.entries:
+        if topic_key(entry.topic, entry.topic_id) not in past:
+            place = entry.topic, entry.topic_id or "", entry.table
+            by_topic.setdefault(place, []).append(entry)
     return [
         Totals(
             topic,
@@ -99,7 +154,6 @@ def totals(page: LedgerPage) -> list[Totals]:
             in_flight=sum(entry.in_flight_count for entry in group)
             if topic_key(topic, topic_id or None) in page.asked
             else None,
-            topics=len({topic_key(entry.topic, entry.topic_id) for entry in group}),
         )
         for (topic, topic_id, table), group in sorted(by_topic.items())
     ]

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 
@@ -155,3 +156,35 @@ def test_a_topic_whose_offsets_have_no_id_is_left_as_it_is(objects, settings, to
         assert page["kafka"] == {"asked": False, "error": None}
         assert of(page, "cutouts")["in_flight"] is None
         assert of(page, "cutouts")["missing"]["intervals"] == [[2, 4]]
+
+
+def test_the_ledger_in_parts(objects) -> None:
+    """All parts together are the whole, whatever the size, each item once."""
+    nights = {(f"ztf_202601{day:02}_programid1@{day}", p): [0, 1] for day in (1, 2) for p in (0, 1)}
+    for table in ("cutouts", "detections"):
+        store(objects, table, nights | {("alerts", 0): [0]})
+    for read in reading(Settings(), objects):
+        whole = ledger(read)
+        assert whole["next"] is None
+        for limit in (1, 3, 9, 10, 11):
+            items, after = [], ""
+            while after is not None:
+                query = f"?limit={limit}" + (f"&after={quote(after, safe='')}" if after else "")
+                part = json.loads(read(f"/v1/ledger{query}").data)
+                assert len(part["ledger"]) <= limit
+                items += part["ledger"]
+                after = part["next"]
+            assert sorted(map(str, items)) == sorted(map(str, whole["ledger"]))
+        named = json.loads(read("/v1/ledger?family=alerts").data)["ledger"]
+        assert {item["topic"] for item in named} == {"alerts"}
+        for wrong in ("limit=0", "limit=x", "after=x", "after=a/b/c", "limit=100001"):
+            assert read(f"/v1/ledger?{wrong}").status == 400
+
+
+def test_the_ledger_of_a_family(objects) -> None:
+    store(objects, "cutouts", {("ztf_20260101_programid1@1", 0): [0], ("alerts", 0): [0]})
+    settings = Settings(topics="ztf_{YYYYMMDD}_programid1,alerts", kafka="127.0.0.1:1")
+    for read in reading(settings, objects):
+        family = quote("ztf_{YYYYMMDD}_programid1")
+        found = json.loads(read(f"/v1/ledger?family={family}").data)["ledger"]
+        assert {item["topic"] for item in found} == {"ztf_20260101_programid1"}

@@ -79,21 +79,32 @@ def test_the_verdict_turns_red_and_green_again(monkeypatch):
         assert "1 damaged object left out" in sentence
 
 
-def test_past_nights_that_are_complete_are_one_line() -> None:
-    """A night that lacks something has its own lines, as the topics beside it have."""
+def test_past_nights_are_a_line_each_and_the_others_a_line_for_each_table() -> None:
+    """A night that lacks something is with the topics that are read."""
     objects = MemoryObjects()
     nights = [f"ztf_202601{day:02}_programid1@{day}" for day in range(1, 31)]
+    nights += [f"ztf_202602{day:02}_programid1@{day + 31}" for day in range(1, 29)]
     whole = {(topic, number): range(5) for topic in nights for number in (0, 1)}
     fill(objects, sample_cutouts(), sample_points(), Coverage.of(whole | {("alerts", 0): [0]}))
     hole = {("ztf_20260131_programid1@31", 0): [0, 2]}
     fill(objects, sample_cutouts(), sample_points(), Coverage.of(hole))
     for read in serving(make_app(Settings(topics="ztf_{YYYYMMDD}_programid1,alerts"), objects)):
-        rows = re.findall(r'<td class="text">(.*?)</td>.*', html(read("/ledger"))[1])
-        text = html(read("/ledger"))[1]
-    shown = [re.sub(r"<.*?>", "", row) for row in rows]
-    night = "ztf_{YYYYMMDD}_programid1 30 earlier topics"
-    assert shown == sorted(2 * ["alerts", "ztf_20260131_programid1 31", night])
-    assert text.count("<td>60</td><td>300</td><td>300</td><td>0</td>") == 2
+        pages = [html(read(f"/ledger?page={number}"))[1] for number in (1, 2, 3)]
+        first = html(read("/ledger"))[1]
+        assert read("/ledger?page=0").status == 400
+    shown = [
+        re.sub(r"<.*?>", "", row)
+        for page in pages[:2]
+        for row in re.findall(r'<td class="text">(ztf.*?)</td>', page.partition('id="past"')[2])
+    ]
+    assert shown == [night.replace("@", " ") for night in sorted(nights, reverse=True)]
+    assert pages[0].count("<td>2</td><td>10</td><td>0</td><td>0</td>") == 50
+    assert (first, pages[2]) == (pages[0], pages[1])
+    above = first.partition('id="past"')[0]
+    rows = re.findall(r'<td class="text">(.*?)</td>.*', above)
+    assert [re.sub(r"<.*?>", "", row) for row in rows] == sorted(
+        2 * ["alerts", "ztf_20260131_programid1 31"]
+    )
 
 
 def test_dead_letters_that_cannot_be_read_are_told_and_shown_once_they_are_mended(monkeypatch):

@@ -60,7 +60,7 @@ WRONG = {
     "dots": ("/objects/..", "object id"),
     "an unknown parameter": (f"{CURVE}?bands=g", "unknown parameter 'bands'. Known: format"),
     "a known one elsewhere": (f"/v1/alerts/{ZTF_ALERT}?size=3", "Known: survey"),
-    "none known": ("/v1/ledger?table=cutouts", "none here"),
+    "none known": ("/docs?table=cutouts", "none here"),
     "a control character as a name": ("/v1/ledger?%00=1", "unknown parameter"),
     "a parameter twice": (f"{CUTOUT}?format=png&format=fits", "more than once"),
     "not a plain number": (f"{CUTOUT}?format=png&size=1_0", "number"),
