@@ -38,6 +38,7 @@ READY, ACCEPTED = "stampede_source_ready", "stampede_source_events_total"
 READS = "stampede_read_seconds_count"
 NIGHTS = "stampede_reconcile_round_age_seconds"
 EXPIRES = "stampede_certificate_expires_timestamp_seconds"
+WAITED = "stampede_notifications_waited_seconds"
 FOUND = "stampede_reconcile_found_objects"
 DAY = 86400
 
@@ -140,6 +141,11 @@ CASES = {
     "StampedeNoBucketNotifications": Case(
         {source(EVENTS, function="notifications", outcome="broker-down"): "0+9x60"},
         {source(EVENTS, function="notifications", outcome="stored"): "0+9x60"},
+        30,
+    ),
+    "StampedeNotificationsOff": Case(
+        {source(WAITED): "960x60", source("stampede_notifications_off"): "1x60"},
+        {source(WAITED): "960x60", source("stampede_notifications_off"): "0x60"},
         30,
     ),
     "StampedeNotCompacted": Case(

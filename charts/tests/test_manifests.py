@@ -80,7 +80,9 @@ def test_rook_creates_the_same_notifications_as_setup() -> None:
         for each in notifications
         for rule in each["spec"]["filter"]["keyFilters"]
     }
-    assert prefixes == {f"stampede-{prefix.strip('/')}": prefix for prefix in PREFIXES}
+    assert prefixes == {
+        f"stampede-{prefix.strip('/').replace('/', '-')}": prefix for prefix in PREFIXES
+    }
     assert {each["spec"]["topic"] for each in notifications} == {topic["metadata"]["name"]}
     assert claim["metadata"]["labels"] == {f"bucket-notification-{name}": name for name in prefixes}
     assert {each["metadata"]["namespace"] for each in [claim, topic, *notifications]} == {

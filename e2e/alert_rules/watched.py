@@ -45,6 +45,7 @@ SETTINGS = {
     "STAMPEDE_GRACE_SECONDS": "3",
     "STAMPEDE_SCRUB_DAYS": "0",  # each pass begins a round
     "STAMPEDE_CUTOUT_DAYS": "9999",  # so that clocks are compared
+    "STAMPEDE_NOTIFICATION_PATIENCE_SECONDS": "20",
     "STAMPEDE_QUEUE_BYTES": str(1 << 20),  # some alerts: one source fills it
     "STAMPEDE_HOLD_SECONDS": "1",
     "STAMPEDE_LINGER_MS": "1000",  # fewer objects, so that passes are short

@@ -47,7 +47,7 @@ EACH_ITS_OWN: Faults = {
 STORE_IS_SLOW: Faults = {
     ("StampedeReadSlow",): data_faults.slow_store,
     ("StampedeSourceDown",): paused("source-lightcurves"),
-    ("StampedeFunctionGone",): paused("notifications"),
+    ("StampedeFunctionGone", "StampedeNotificationsOff"): paused("notifications"),
 }
 MANY_ALERTS: Faults = {
     ("StampedeAlertsOld", "StampedeOverloaded"): data_faults.old_alerts,

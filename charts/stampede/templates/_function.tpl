@@ -49,6 +49,15 @@ env:
   - name: STAMPEDE_TOKENS
     value: /etc/stampede/tokens/tokens
   {{- end }}
+  {{- if eq $name "reconcile" }}
+  - name: STAMPEDE_INSTALLATION
+    value: {{ include "stampede.installation" $ | quote }}
+  {{- if not (has "thumbnails" (include "stampede.functions" $ | fromYamlArray)) }}
+  # Nobody takes the probes of notifications.
+  - name: STAMPEDE_NOTIFICATION_PATIENCE_SECONDS
+    value: "0"
+  {{- end }}
+  {{- end }}
   {{- if $function.spool }}
   - name: STAMPEDE_SPOOL
     value: /spool

@@ -41,8 +41,15 @@ class ReconcileSettings(BaseSettings):
     )
     copy_bytes: int = Field(128 * MIB, description="most bytes that all these copies hold")
     reconcile: str = Field(
-        "retention,restore,packs,thumbnails,positions,replica,leftovers,checkpoints",
+        "notifications,retention,restore,packs,thumbnails,positions,replica,leftovers,checkpoints",
         description="steps of reconcile, comma-separated; they run in this order",
+    )
+    notification_patience_seconds: float = Field(
+        900.0,
+        ge=0,
+        description="`reconcile` takes the notifications off the bucket if none has come for so "
+        "long, and puts them back when one comes; 0: it leaves them alone. Ceph's queue of them "
+        "holds 128 MB, and a full one stops the storing of alerts",
     )
     reconcile_days: float = Field(
         2.0,

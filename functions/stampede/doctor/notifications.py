@@ -7,6 +7,7 @@ from stampede.doctor.finding import Finding, Installation, NotExamined, error
 from stampede.events.auth.access import url_with_key
 from stampede.events.http.probes import is_ready
 from stampede.store.ceph.bucket_notifications import PREFIXES, NotifyingBucket
+from stampede.store.objects.probes import SENT
 from stampede.store.open import first_site, open_objects
 from stampede.store.s3.bucket import S3Objects
 
@@ -18,7 +19,7 @@ def notifications(installation: Installation) -> Iterator[Finding]:
         raise NotExamined("a directory notifies nobody")
     url = settings.notifications or installation.urls.get("notifications", "")
     bucket = NotifyingBucket(first_site(settings), settings.installation)
-    topic = next((each for each in bucket.topics() if each.name == bucket.topic_name), None)
+    topic = bucket.topic()
     if topic is None:
         yield error(f"the store has no topic {bucket.topic_name}", "`stampede setup`")
         return
@@ -32,9 +33,15 @@ def notifications(installation: Installation) -> Iterator[Finding]:
         yield error(
             "the store does not keep notifications until they are delivered", "`stampede setup`"
         )
-    found = set(bucket.notifications().values())
-    if lacking := [prefix for prefix in PREFIXES if (topic.arn, prefix) not in found]:
-        yield error(f"the store sends no notifications of {', '.join(lacking)}", "`stampede setup`")
+    if lacking := bucket.lacking(topic):
+        text, repair = (
+            f"the store sends no notifications of {', '.join(lacking)}",
+            "`stampede setup`",
+        )
+        if {*lacking} == {*PREFIXES} - {SENT}:
+            text += ": `reconcile` has taken them off, since none came"
+            repair = "`reconcile` puts them back when `notifications`, Broker and `thumbnails` work"
+        yield error(text, repair)
     # The store may know it by a URL that only works outside the cluster.
     endpoint = installation.urls.get("notifications", url).rstrip("/")
     if endpoint and not is_ready(endpoint):

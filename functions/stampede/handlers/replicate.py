@@ -11,6 +11,7 @@ from stampede.config.settings import Settings
 from stampede.errors import Overloaded
 from stampede.events.cloudevents.event import Event
 from stampede.events.cloudevents.s3_events import key_of
+from stampede.store.objects.probes import is_probe
 from stampede.store.open import open_objects, open_replica
 from stampede.store.packs.retention import Retention
 from stampede.store.replication.copy import Copied
@@ -47,6 +48,8 @@ class Replicate:
         Raises `NotAnEvent`, `Overloaded`, `StoreDown`, `Damaged`.
         """
         key = key_of(event)
+        if is_probe(key):
+            return
         if self._held >= self._most_held:
             raise Overloaded(f"{self._held} copies are in progress or wait: try again later")
         self._held += 1

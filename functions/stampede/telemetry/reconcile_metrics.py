@@ -29,6 +29,14 @@ QUOTA_USED = Gauge(
     "its owner, in size or in objects; absent without a quota",
     ["site", "scope", "unit"],
 )
+NOTIFICATIONS_WAITED = Gauge(
+    "stampede_notifications_waited_seconds",
+    "Time since the last notification that came was sent, as of the last pass of reconcile",
+)
+NOTIFICATIONS_OFF = Gauge(
+    "stampede_notifications_off",
+    "1 if the bucket sends no notifications, because none came, as of the last pass; otherwise 0",
+)
 RECONCILE_PASSES = Counter("stampede_reconcile_passes_total", "Passes", ["outcome"])
 RECONCILE_LISTED = Gauge(
     "stampede_reconcile_listed_keys",

@@ -4,6 +4,7 @@ __all__ = [
     "certificates",
     "checkpoints",
     "findings",
+    "notification_guard",
     "reconciler",
     "repair",
 ]

@@ -21,6 +21,7 @@ from stampede.handlers.reconcile import bucket_usage, certificates
 from stampede.handlers.reconcile.checkpoints import keep_checkpoints
 from stampede.handlers.reconcile.findings import NOT_REPLICATED, Copies, Findings, Report
 from stampede.handlers.reconcile.night_rounds import DECISIVE, LISTING, NightRounds, Portion
+from stampede.handlers.reconcile.notification_guard import NotificationGuard
 from stampede.handlers.reconcile.positions import derive_positions
 from stampede.handlers.reconcile.repair import Repairer
 from stampede.handlers.reconcile.resend import Resender
@@ -136,8 +137,11 @@ class Reconciler:
             for spec in (CUTOUT_PACKS, PACKET_PACKS)
         ]
         self._thumbnails_check = PackIndexCheck(self._objects, THUMBNAILS)
+        self._guard = NotificationGuard(settings, self._objects)
         steps: dict[str, Step] = {
-            # First: even if a pass runs out of time, it has deleted what nothing needs.
+            # Before all: what stores alerts depends on it.
+            "notifications": lambda current: self._guard.check(current.repair),
+            # Then: even if a pass runs out of time, it has deleted what nothing needs.
             "retention": self._delete_expired,
             "restore": self._restore,
             "packs": self._index_packs,

@@ -20,6 +20,7 @@ from stampede.events.cloudevents.s3_events import key_of
 from stampede.handlers.thumbnails.check import shown_from
 from stampede.images.thumbnail import thumbnails
 from stampede.runtime.clock import Stopwatch
+from stampede.store.objects.probes import SENT, receive
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.packs.alert_versions import shown
@@ -44,11 +45,13 @@ class Thumbnails:
         self._drawing = asyncio.Lock()
 
     async def handle(self, event: Event) -> None:
-        """Take the event of a stored object; ignore it if the object is not a pack of cutouts.
+        """Take the event of a stored object; ignore it if it is no pack of cutouts and no probe.
 
         Raises `NotAnEvent`, `StoreDown`, `Damaged`.
         """
         key = key_of(event)
+        if key.startswith(SENT):
+            await asyncio.to_thread(receive, self._objects, key)
         if key.startswith(f"{CUTOUT_PACKS.prefix}/") and night_of(key) is not None:
             async with self._drawing:
                 await asyncio.to_thread(self.make, key)

@@ -8,7 +8,7 @@ that is deleted first leaves its notifications behind. A bucket may have notific
 topics for one prefix: so each installation that shares a bucket has a topic of its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -22,13 +22,14 @@ from stampede.config.settings import Settings
 from stampede.errors import SetupError, StoreDown
 from stampede.runtime.progress import Progress
 from stampede.store.objects.address import StoreAddress
+from stampede.store.objects.probes import SENT
 from stampede.store.open import first_site, open_store, second_site
 from stampede.store.s3.bucket import S3Objects
 from stampede.store.s3.minio_client import S3Client
 from stampede.store.s3.signed_requests import S3Requests
 
-# Everything that is stored. One notification for each prefix, so that one can be removed.
-PREFIXES = ("packs/", "thumbnails/", "packets/", "tables/", "alerts/", "deadletters/")
+# Everything that is stored, and probes. Each prefix has a notification that can be removed alone.
+PREFIXES = ("packs/", "thumbnails/", "packets/", "tables/", "alerts/", "deadletters/", SENT)
 EVENTS = ["s3:ObjectCreated:*"]
 
 
@@ -62,7 +63,8 @@ def setup(settings: Settings, progress: Progress) -> None:
     bucket = NotifyingBucket(store, settings.installation)
     topic = bucket.make_topic(settings.notifications, progress)
     bucket.make_notifications(topic, progress)
-    bucket.remove_unnamed(settings.notifications, progress)
+    if settings.installation:
+        remove_unnamed(store, settings.notifications, progress)
 
 
 def remove(settings: Settings, progress: Progress) -> None:
@@ -88,7 +90,7 @@ class NotifyingBucket:
 
     def __init__(self, site: StoreAddress, installation: str = "") -> None:
         url = urlsplit(site.url)
-        self._site, self._installation = site, installation
+        self._installation = installation
         self._bucket = url.path.strip("/")
         self._requests = S3Requests(site)
         self._minio = S3Client(url, site.region, self._requests.keys, self._requests.pool)
@@ -113,13 +115,33 @@ class NotifyingBucket:
     def make_topic(self, endpoint: str, progress: Progress) -> Topic:
         """The topic that pushes to `endpoint`; made or changed if necessary."""
         shown = urlsplit(endpoint)._replace(path="", query="").geturl()  # the path may have a key
-        found = next((t for t in self.topics() if t.name == self.topic_name), None)
+        found = self.topic()
         if found and found.endpoint == endpoint and found.persistent:
             progress(f"topic {found.name}: is there, pushes to {shown}")
             return found
         # Notifications hold a copy of the old topic. Remove them first: otherwise an interruption
         # would leave some that look right but push to the old endpoint.
         self._remove_notifications(progress)
+        topic = self._create_topic(endpoint)
+        progress(
+            f"topic {self.topic_name}: {'changed' if found else 'made'}, pushes to {shown}; "
+            "a new one is served within 30 s"
+        )
+        return topic
+
+    def topic(self) -> Topic | None:
+        """This installation's topic; None if there is none."""
+        return next((each for each in self.topics() if each.name == self.topic_name), None)
+
+    def make_anew(self, topic: Topic, progress: Progress) -> None:
+        """Make a topic anew, so with an empty queue, and the notifications of probes alone."""
+        self._remove_notifications(progress)
+        self._call(Action="DeleteTopic", TopicArn=topic.arn)
+        made = self._create_topic(topic.endpoint)
+        progress(f"topic {topic.name}: made anew")
+        self.make_notifications(made, progress, (SENT,))
+
+    def _create_topic(self, endpoint: str) -> Topic:
         attributes = {"push-endpoint": endpoint, "persistent": "true"}
         fields = {
             f"Attributes.entry.{number}.{part}": text
@@ -128,17 +150,28 @@ class NotifyingBucket:
         }
         reply = self._call(Action="CreateTopic", Name=self.topic_name, **fields)
         arn = reply.findtext(".//{*}TopicArn") or ""
-        progress(
-            f"topic {self.topic_name}: {'changed' if found else 'made'}, pushes to {shown}; "
-            "a new one is served within 30 s"
-        )
         return Topic(arn, self.topic_name, endpoint, True)
 
-    def make_notifications(self, topic: Topic, progress: Progress) -> None:
+    def lacking(self, topic: Topic) -> list[str]:
+        """The prefixes of which nothing is sent to `topic`."""
+        found = set(self.notifications().values())
+        return [prefix for prefix in PREFIXES if (topic.arn, prefix) not in found]
+
+    def take_off(self, topic: Topic, progress: Progress) -> None:
+        """Remove the notifications sent to `topic`, but for those of probes."""
+        self.make_notifications(topic, progress, (SENT,))
+        for name, (arn, prefix) in self.notifications().items():
+            if arn == topic.arn and prefix != SENT:
+                self._send("DELETE", f"/{self._bucket}", {"notification": name})
+                progress(f"notification {name}: removed")
+
+    def make_notifications(
+        self, topic: Topic, progress: Progress, prefixes: Sequence[str] = PREFIXES
+    ) -> None:
         """Make the notification of every prefix, sent to `topic`."""
         found = self.notifications()
-        for prefix in PREFIXES:
-            name = self._name(prefix.strip("/"))
+        for prefix in prefixes:
+            name = self._name(prefix.strip("/").replace("/", "-"))
             if found.get(name) == (topic.arn, prefix):
                 progress(f"notification {name}: is there")
                 continue
@@ -165,19 +198,6 @@ class NotifyingBucket:
             if topic.name == self.topic_name:
                 self._call(Action="DeleteTopic", TopicArn=topic.arn)
                 progress(f"topic {topic.name}: removed")
-
-    def remove_unnamed(self, endpoint: str, progress: Progress) -> None:
-        """Remove the topic that an older release made here without a name, if it was ours.
-
-        It was ours if it pushes to the host of `endpoint`.
-        """
-        unnamed = NotifyingBucket(self._site)
-        if not self._installation:
-            return
-        for topic in unnamed.topics():
-            host = urlsplit(topic.endpoint).netloc
-            if topic.name == unnamed.topic_name and host == urlsplit(endpoint).netloc:
-                unnamed.remove(progress)
 
     def topics(self) -> list[Topic]:
         """All topics of the endpoint."""
@@ -232,6 +252,17 @@ class NotifyingBucket:
             raise SetupError(f"{self._requests.endpoint}: {error}") from None
         except (MinioException, HTTPError, OSError) as error:
             raise StoreDown(f"{self._requests.endpoint} does not answer: {error}") from None
+
+
+def remove_unnamed(site: StoreAddress, endpoint: str, progress: Progress) -> None:
+    """Remove the topic that an older release made of a bucket without a name, if it was ours.
+
+    It was ours if it pushes to the host of `endpoint`.
+    """
+    unnamed = NotifyingBucket(site)
+    topic = unnamed.topic()
+    if topic and urlsplit(topic.endpoint).netloc == urlsplit(endpoint).netloc:
+        unnamed.remove(progress)
 
 
 def topic_of(member: ElementTree.Element) -> Topic:

@@ -19,6 +19,7 @@ from stampede.errors import SetupError
 from stampede.runtime.progress import Progress
 from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS
 from stampede.store.objects.address import StoreAddress
+from stampede.store.objects.probes import PROBES
 from stampede.store.runs.schema import (
     CUTOUT_PACKS,
     CUTOUTS,
@@ -59,7 +60,8 @@ ROLES: dict[str, Rights] = {
         writes=("alerts/", _packs(PACKET_PACKS), *_runs(DETECTIONS, PACKETS, POSITIONS))
     ),
     "thumbnails": Rights(
-        reads=(_packs(CUTOUT_PACKS),), writes=(_packs(THUMBNAIL_PACKS), *_runs(THUMBNAILS))
+        reads=(_packs(CUTOUT_PACKS),),
+        writes=(_packs(THUMBNAIL_PACKS), *_runs(THUMBNAILS), PROBES),
     ),
     "deadletters": Rights(writes=(DEAD_LETTERS,)),
 }

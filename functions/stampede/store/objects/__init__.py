@@ -6,5 +6,6 @@ __all__ = [
     "lru_cache",
     "memory",
     "object_store",
+    "probes",
     "store_clock",
 ]
