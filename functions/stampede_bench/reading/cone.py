@@ -89,6 +89,7 @@ def points(first: int, end: int) -> pa.Table:
             **{"forced": no, "limit": no, "withdrawn": no},
             "source_id": numbers,
             "programid": pa.nulls(count, pa.int32()),
+            "moved": pa.nulls(count, pa.bool_()),
             "mjd": 60_000 + 1000 * (numbers * EVEN[0] ** 2 % 1),
             "ra": FIELD * (numbers * EVEN[0] % 1),
             "dec": FIELD * (numbers * EVEN[1] % 1 - 0.5),

@@ -17,7 +17,7 @@ def reader(directory: Path) -> BatchDecoder:
 def test_each_stage_has_a_figure(measure) -> None:
     found = measure("decode")
     subjects = {subject for subject, _ in found}
-    assert len(subjects) == 6  # three loads, two functions
+    assert len(subjects) == 8  # four loads, two functions
     for subject in subjects:
         stages = {name: figure.value for (of, name), figure in found.items() if of == subject}
         total = stages.pop("all")
@@ -27,9 +27,8 @@ def test_each_stage_has_a_figure(measure) -> None:
         assert stages["image tokens"] > 0
         assert stages["decode"] > 0
         assert found[subject, "all"].rival.value > 0
-    assert {
-        found[subject, "all"].requirement is not None for subject in subjects if "LSST" in subject
-    } == {True}
+    bounds = [found[one, "all"].requirement for one in subjects if "LSST" in one]
+    assert sum(bound is not None for bound in bounds) == 4  # none for the longest histories
 
 
 @pytest.mark.long
@@ -38,7 +37,7 @@ def test_simulated_alerts_are_as_large_as_real_ones_and_of_different_objects(
     survey: str, rows: int, tmp_path: Path
 ) -> None:
     alerts = load.simulated(survey, 40, rows)
-    assert len({object_id for _, object_id in alerts.ids}) > 30
+    assert len({object_id for _, object_id in alerts.ids}) > 20
     points = reader(tmp_path).detections(alerts.messages).rows.num_rows
     assert points / 40 == pytest.approx(rows, rel=0.3)
     assert {"lsst": 130_000, "ztf": 60_000}[survey] < alerts.size < 200_000
