@@ -86,7 +86,8 @@ def test_lightcurves_keeps_each_message_with_what_came_beside_it(serve) -> None:
     objects = open_objects(served.settings)
     packs = [pq.read_table(io.BytesIO(objects.get(i.key))) for i in objects.list("packets/")]
     rows = sorted(pa.concat_tables(packs).to_pylist(), key=lambda row: row["offset"])
-    assert [row["crc32"] for row in rows] == [zlib.crc32(message) for message in messages]
+    assert [row["framed_crc32"] for row in rows] == [zlib.crc32(message) for message in messages]
+    assert [row["crc32"] for row in rows] == [*map(made_alerts.record_crc32, messages)]
     for offset, row in enumerate(rows):
         assert (row["topic"], row["partition"], row["offset"]) == ("alerts", 0, offset)
         assert (row["key"], json.loads(row["headers"])) == ("ké", {"trace": "a b"})

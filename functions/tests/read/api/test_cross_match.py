@@ -76,6 +76,7 @@ def test_as_many_positions_as_a_query_may_have() -> None:
                 "limit": no,
                 "withdrawn": no,
                 "programid": pa.nulls(count, pa.int32()),
+                "moved": pa.nulls(count, pa.bool_()),
             },
             **{"source_id": np.arange(count), "mjd": np.full(count, 6e4), "ra": ra, "dec": dec},
         }
