@@ -99,7 +99,7 @@ class NotificationGuard:
 
     def _make_anew(self, bucket: NotifyingBucket, topic: Topic, now: datetime) -> None:
         write_moments(self._objects, ANEW, now)
-        bucket.make_anew(topic, _say)
+        bucket.make_anew(topic, int(now.timestamp()), _say)
 
     def _send_probe(
         self, bucket: NotifyingBucket, topic: Topic, first: datetime, now: datetime
@@ -109,8 +109,9 @@ class NotificationGuard:
         try:
             self._objects.put(key, b"")
         except StoreDown as error:
-            # If what has no notification can be stored, the queue is full or lost.
-            self._make_anew(bucket, topic, now)
+            # As what has no notification was stored, the queue is full or lost.
+            if self._is_old(now):
+                self._make_anew(bucket, topic, now)
             log.error("the store refused a probe", why=error.message)
         else:
             self._objects.delete(key)

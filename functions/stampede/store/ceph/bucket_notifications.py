@@ -8,6 +8,7 @@ that is deleted first leaves its notifications behind. A bucket may have notific
 topics for one prefix: so each installation that shares a bucket has a topic of its own.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -31,6 +32,7 @@ from stampede.store.s3.signed_requests import S3Requests
 # Everything that is stored, and probes. Each prefix has a notification that can be removed alone.
 PREFIXES = ("packs/", "thumbnails/", "packets/", "tables/", "alerts/", "deadletters/", SENT)
 EVENTS = ["s3:ObjectCreated:*"]
+_ANEW = "-anew-"
 
 
 class Topic(NamedTuple):
@@ -122,35 +124,39 @@ class NotifyingBucket:
         # Notifications hold a copy of the old topic. Remove them first: otherwise an interruption
         # would leave some that look right but push to the old endpoint.
         self._remove_notifications(progress)
-        topic = self._create_topic(endpoint)
+        topic = self._create_topic(found.name if found else self.topic_name, endpoint)
         progress(
-            f"topic {self.topic_name}: {'changed' if found else 'made'}, pushes to {shown}; "
+            f"topic {topic.name}: {'changed' if found else 'made'}, pushes to {shown}; "
             "a new one is served within 30 s"
         )
         return topic
 
     def topic(self) -> Topic | None:
-        """This installation's topic; None if there is none."""
-        return next((each for each in self.topics() if each.name == self.topic_name), None)
+        """This installation's topic, the last that was made anew; None if there is none."""
+        ours = [each for each in self.topics() if is_named(each.name, self.topic_name)]
+        return max(ours, key=lambda each: (len(each.name), each.name), default=None)
 
-    def make_anew(self, topic: Topic, progress: Progress) -> None:
-        """Make a topic anew, so with an empty queue, and the notifications of probes alone."""
+    def make_anew(self, topic: Topic, number: int, progress: Progress) -> None:
+        """Make a topic anew, so with an empty queue, and the notifications of probes alone.
+
+        Its name gets a `number` that it never had. A gateway that was refused a connection gives up
+        a topic by its name until it is restarted, whatever is deleted and made again.
+        """
         self._remove_notifications(progress)
         self._call(Action="DeleteTopic", TopicArn=topic.arn)
-        made = self._create_topic(topic.endpoint)
-        progress(f"topic {topic.name}: made anew")
+        made = self._create_topic(f"{self.topic_name}{_ANEW}{number}", topic.endpoint)
+        progress(f"topic {made.name}: made anew")
         self.make_notifications(made, progress, (SENT,))
 
-    def _create_topic(self, endpoint: str) -> Topic:
+    def _create_topic(self, name: str, endpoint: str) -> Topic:
         attributes = {"push-endpoint": endpoint, "persistent": "true"}
         fields = {
             f"Attributes.entry.{number}.{part}": text
             for number, pair in enumerate(attributes.items(), 1)
             for part, text in zip(("key", "value"), pair, strict=True)
         }
-        reply = self._call(Action="CreateTopic", Name=self.topic_name, **fields)
-        arn = reply.findtext(".//{*}TopicArn") or ""
-        return Topic(arn, self.topic_name, endpoint, True)
+        reply = self._call(Action="CreateTopic", Name=name, **fields)
+        return Topic(reply.findtext(".//{*}TopicArn") or "", name, endpoint, True)
 
     def lacking(self, topic: Topic) -> list[str]:
         """The prefixes of which nothing is sent to `topic`."""
@@ -195,7 +201,7 @@ class NotifyingBucket:
         if exists:
             self._remove_notifications(progress)
         for topic in self.topics():
-            if topic.name == self.topic_name:
+            if is_named(topic.name, self.topic_name):
                 self._call(Action="DeleteTopic", TopicArn=topic.arn)
                 progress(f"topic {topic.name}: removed")
 
@@ -211,7 +217,7 @@ class NotifyingBucket:
 
     def _remove_notifications(self, progress: Progress) -> None:
         for name, (arn, _) in self.notifications().items():
-            if arn.rpartition(":")[2] == self.topic_name:
+            if is_named(arn.rpartition(":")[2], self.topic_name):
                 self._send("DELETE", f"/{self._bucket}", {"notification": name})
                 progress(f"notification {name}: removed")
 
@@ -252,6 +258,11 @@ class NotifyingBucket:
             raise SetupError(f"{self._requests.endpoint}: {error}") from None
         except (MinioException, HTTPError, OSError) as error:
             raise StoreDown(f"{self._requests.endpoint} does not answer: {error}") from None
+
+
+def is_named(name: str, base: str) -> bool:
+    """Whether a topic has this name, or has had it before it was made anew."""
+    return re.fullmatch(rf"{re.escape(base)}({_ANEW}[0-9]{{1,15}})?", name) is not None
 
 
 def remove_unnamed(site: StoreAddress, endpoint: str, progress: Progress) -> None:

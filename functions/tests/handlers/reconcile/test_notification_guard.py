@@ -145,6 +145,27 @@ def test_a_queue_that_is_lost_is_made_anew(
         passes_until(settings, bucket, complete=True)
 
 
+@pytest.mark.long
+def test_a_receiver_that_refused_connections_is_served_again(
+    settings: Settings, receiver: Receiver
+) -> None:
+    """RGW gives up a topic whose receiver refuses connections, until it is restarted."""
+    with receiver:
+        bucket = set_up(settings, receiver)
+        Reconciler(settings).run()
+        eventually(lambda: bool(receiver.accepted), SERVED)
+    before = bucket.topic()
+    passes_until(settings, bucket, complete=False)
+    with receiver:
+        eventually(lambda: bool(Reconciler(settings).run()) or bucket.topic() != before, SERVED)
+        passes_until(settings, bucket, complete=True)
+        open_objects(settings).put("packs/60000/z.parquet", b"data")
+        eventually(lambda: any(b"z.parquet" in each.body for each in receiver.accepted), SERVED)
+    lines: list[str] = []
+    bucket_notifications.remove(settings, lines.append)
+    assert bucket.topic() is None
+
+
 def test_a_dry_run_and_a_patience_of_zero_change_nothing(
     settings: Settings, receiver: Receiver
 ) -> None:
