@@ -34,10 +34,8 @@ def notifications(installation: Installation) -> Iterator[Finding]:
             "the store does not keep notifications until they are delivered", "`stampede setup`"
         )
     if lacking := bucket.lacking(topic):
-        text, repair = (
-            f"the store sends no notifications of {', '.join(lacking)}",
-            "`stampede setup`",
-        )
+        text = f"the store sends no notifications of {', '.join(lacking)}"
+        repair = "`stampede setup`"
         if {*lacking} == {*PREFIXES} - {SENT}:
             text += ": `reconcile` has taken them off, since none came"
             repair = "`reconcile` puts them back when `notifications`, Broker and `thumbnails` work"

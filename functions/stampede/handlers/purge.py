@@ -168,6 +168,7 @@ class _Cutter:
             rows, _ = read_twice(lambda: read_rows(self._objects.get(key), key), Damaged, NotFound)
         except NotFound:
             return 0
+        rows = with_columns(rows)
         numbers: list[int] = []
         whole: list[bytes] = []
         uncut: list[bytes] = []
@@ -180,7 +181,7 @@ class _Cutter:
         for begin, decoded in self._decoded(whole):
             if decoded.groups:
                 made, packets = packet_rows(decoded.groups, whole[begin:])
-                before = with_columns(rows).take(pa.array(numbers[begin:])).take(made["number"])
+                before = rows.take(pa.array(numbers[begin:])).take(made["number"])
                 put_packets(self._table, _as_before(made, before), packets, _no_coverage)
         return sum(decoded.faults.count(None) for _, decoded in self._decoded(uncut))
 

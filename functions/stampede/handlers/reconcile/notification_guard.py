@@ -6,8 +6,9 @@ notification takes the way of all others, to `thumbnails`, which writes down tha
 has come for `notification_patience_seconds`, the guard takes the notifications off the bucket, but
 for those of probes. When one comes, it puts them back. `reconcile` finds what nobody was told.
 
-A topic whose queue is lost delivers nothing either. If nothing has come for four times as long, the
-guard makes the topic anew. docs/adr/0066-notification-guard.md has the reasons.
+A topic that a gateway has given up, or whose queue is lost, delivers nothing either. If nothing has
+come for four times as long, the guard makes the topic anew. The reasons are in
+docs/adr/0066-notification-guard.md.
 """
 
 from datetime import datetime, timedelta
@@ -81,7 +82,7 @@ class NotificationGuard:
         if waited <= self._patience:
             if not on:
                 log.warning("notifications come again: the bucket sends them", topic=topic.name)
-                bucket.make_notifications(topic, _say)
+                bucket.make_notifications(topic, log.info)
             return True
         if on:
             log.error(
@@ -89,7 +90,7 @@ class NotificationGuard:
                 topic=topic.name,
                 seconds=round(waited.total_seconds()),
             )
-            bucket.take_off(topic, _say)
+            bucket.take_off(topic, log.info)
         return False
 
     def _is_old(self, now: datetime) -> bool:
@@ -99,7 +100,7 @@ class NotificationGuard:
 
     def _make_anew(self, bucket: NotifyingBucket, topic: Topic, now: datetime) -> None:
         write_moments(self._objects, ANEW, now)
-        bucket.make_anew(topic, int(now.timestamp()), _say)
+        bucket.make_anew(topic, int(now.timestamp()), log.info)
 
     def _send_probe(
         self, bucket: NotifyingBucket, topic: Topic, first: datetime, now: datetime
@@ -125,7 +126,3 @@ def _topic_of(settings: Settings) -> tuple[NotifyingBucket, Topic] | None:
     except (SetupError, ValueError):  # it is no Ceph, or not for this user, or there are no keys
         return None
     return (bucket, topic) if topic else None
-
-
-def _say(text: str) -> None:
-    log.info(text)

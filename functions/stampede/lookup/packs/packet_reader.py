@@ -7,7 +7,7 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from stampede.alerts.columns import KINDS, cut_columns
-from stampede.alerts.packets import Cut, joined
+from stampede.alerts.packets import Cut, joined, message_crc32, sent_crc32
 from stampede.errors import Damaged, NotFound
 from stampede.lookup.errors import DamagedPacket, Gone, NoPacket
 from stampede.lookup.packs.images import Images
@@ -53,12 +53,12 @@ class PacketLocation(NamedTuple):
     @property
     def record_crc32(self) -> int:
         """CRC-32 of the record that the survey sent: its cutouts have this number."""
-        return self.crc32 if self.sent_crc32 is None else self.sent_crc32
+        return sent_crc32(self._asdict())
 
     @property
     def message_crc32(self) -> int:
         """CRC-32 of the message that is given."""
-        return self.crc32 if self.framed_crc32 is None else self.framed_crc32
+        return message_crc32(self._asdict())
 
 
 def packet_locations(rows: pa.Table, survey: str | None = None) -> list[PacketLocation]:

@@ -72,7 +72,8 @@ async def ledger_page(request: Request) -> Response:
     service = service_of(request)
     page = await service.run_ledger(service.ledger.page)
     upkeep = await service.run_upkeep(service.upkeep.upkeep)
-    past = past_topics(page)
+    keys = past_keys(page)
+    past = past_topics(page, keys)
     number = parameters.whole_number(request.query_params, "page", 1, MOST_PAGES) or 1
     last = max(1, -(-len(past) // PAST_TOPICS))
     number = min(number, last)
@@ -81,7 +82,7 @@ async def ledger_page(request: Request) -> Response:
     text = pages.page(
         "ledger.html",
         verdict=verdict(page),
-        totals=totals(page),
+        totals=totals(page, keys),
         past=shown,
         past_topics=len(past),
         past_page=number,
@@ -98,9 +99,8 @@ async def ledger_page(request: Request) -> Response:
     return pages.html(text)
 
 
-def past_topics(page: LedgerPage) -> list[PastTopic]:
-    """Those of the families' past nights and versions that are complete, the latest first."""
-    past = _past(page)
+def past_topics(page: LedgerPage, past: set[str]) -> list[PastTopic]:
+    """The topics with these keys, the latest first."""
     by_topic: dict[str, list[Entry]] = {}
     for entry in page.entries:
         if (key := topic_key(entry.topic, entry.topic_id)) in past:
@@ -121,8 +121,8 @@ def past_topics(page: LedgerPage) -> list[PastTopic]:
     ]
 
 
-def _past(page: LedgerPage) -> set[str]:
-    """The keys of these topics."""
+def past_keys(page: LedgerPage) -> set[str]:
+    """The keys of the families' past nights and versions that are complete."""
     past, incomplete = set(), set()
     for entry in page.entries:
         key = topic_key(entry.topic, entry.topic_id)
@@ -133,10 +133,9 @@ def _past(page: LedgerPage) -> set[str]:
     return past - incomplete
 
 
-def totals(page: LedgerPage) -> list[Totals]:
-    """The sums of each topic and table, without the past topics."""
+def totals(page: LedgerPage, past: set[str]) -> list[Totals]:
+    """The sums of each topic and table, without the topics with the keys `past`."""
     by_topic: dict[tuple[str, str, str], list[Entry]] = {}
-    past = _past(page)
     for entry in page.entries:
         if topic_key(entry.topic, entry.topic_id) not in past:
             place = entry.topic, entry.topic_id or "", entry.table
