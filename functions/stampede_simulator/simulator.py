@@ -131,8 +131,9 @@ class Mix:
             share = getattr(self, name)
             if not 0 <= share <= 1:
                 raise ValueError(f"{name} must be a share from 0 to 1, not {share}")
-        if self.missing == 1:
-            raise ValueError("missing must be below 1: otherwise no alert is ever sent")
+        for name in ("late", "missing"):
+            if getattr(self, name) == 1:
+                raise ValueError(f"{name} must be below 1: otherwise no alert is ever sent")
 
 
 SHARES = tuple(name for name in Mix.__dataclass_fields__ if name != "faults")

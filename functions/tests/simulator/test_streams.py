@@ -122,3 +122,5 @@ def test_a_history_that_nobody_has_is_refused(fields: dict[str, int]) -> None:
         Fields.of_history(**fields)
     with pytest.raises(ValueError, match="missing must be below 1"):
         Mix(missing=1.0)
+    with pytest.raises(ValueError, match="late must be below 1"):
+        Mix(late=1.0)
