@@ -15,7 +15,15 @@ CLUSTER_TESTS := $(BIN)/python -m pytest --durations 12 --maxfail 3 e2e/on_clust
 STRANGERS := $(addprefix functions/tests/,alerts deadletters events handlers fuzz images ingest lookup read store)
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
-.PHONY: help demo test check lint units client coverage programs checked servers alerts e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
+# CEPH=18.2 with any target: that Ceph, not the one of this machine. On a cluster the site's image has it.
+ifneq ($(CEPH),)
+export CEPH
+CEPH_PROGRAMS := $(shell tools/ceph $(CEPH))
+$(if $(CEPH_PROGRAMS),,$(error there is no Ceph $(CEPH)))
+export PATH := $(CEPH_PROGRAMS):$(PATH)
+endif
+
+.PHONY: help demo test check lint units client coverage programs checked servers alerts ceph-18 e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +72,10 @@ checked: $(VENV)/dev
 alerts: $(VENV)/dev ## each alert rule fires and ends, by real faults in real servers, under a real Prometheus
 	@tools/need gcc
 	$(BIN)/python -m pytest --durations 12 e2e/on_machine/test_alert_rules.py
+
+# Ends with an error if one of the two fails, but runs both.
+ceph-18: ## the tests that start a Ceph, and those on a cluster, on Ceph 18.2; for a night
+	$(MAKE) --keep-going servers e2e CEPH=18.2
 
 e2e: $(VENV)/dev ## end-to-end tests on a Kubernetes cluster; creates one if there is none
 	@tools/need chromium

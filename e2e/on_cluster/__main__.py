@@ -1,11 +1,13 @@
 """``make e2e-up``: start a cluster with our images, two small Cephs, a Kafka, and their Secrets.
 
-``python -m e2e.on_cluster build`` builds all that the cluster needs, and starts nothing.
+``python -m e2e.on_cluster build`` builds all that the cluster needs, and starts nothing. With
+``CEPH=18.2`` in the environment, the Cephs are of that version.
 """
 
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,8 +17,10 @@ from e2e.cluster.choice import Cluster
 from e2e.cluster.kubectl import APPLY, Kubectl
 from e2e.cluster.places import IMAGES, ROOT
 from e2e.cluster.steps import exclusive_use, step
+from stampede import __version__
 
 NAMES = ("stampede", "stampede-ceph", "stampede-kafka")
+OWN_CEPH, OTHER_CEPH = "16.2", "18.2"  # the first is that of the images' Debian
 SITE = ROOT / "manifests" / "site"
 NAMESPACES = ("stampede", "second")  # of the releases that the tests install
 KEYS = {"ceph": ("stampede", "stampede-local"), "second-ceph": ("second-site", "second-site-local")}
@@ -53,7 +57,17 @@ def up(cluster: Cluster) -> None:
     """Build what is missing, and start the cluster with the site."""
     images = build(cluster)
     cluster.up(*images)
-    site(Kubectl(cluster.kubectl, cluster.kubeconfig))
+    kubectl = Kubectl(cluster.kubectl, cluster.kubeconfig)
+    site(kubectl)
+    require_ceph(kubectl, ceph_version())
+
+
+def ceph_version() -> str:
+    """The version of Ceph that the environment selects. Raises `Failed` if there is none such."""
+    version = os.environ.get("CEPH") or OWN_CEPH
+    if version not in (OWN_CEPH, OTHER_CEPH):
+        raise Failed(f"CEPH={version}: it can be {OTHER_CEPH}; without it, Ceph is {OWN_CEPH}")
+    return version
 
 
 @contextmanager
@@ -72,11 +86,14 @@ def temporarily_up(cluster: Cluster) -> Iterator[None]:
 
 def image(name: str) -> Path:
     """Build one of our images from the current sources; its archive."""
-    archive = IMAGES / f"{name}.tar"
-    with step(f"the image of {name}"):
-        run = subprocess.run([ROOT / "tools" / "image", archive, "--image", name])
+    archive, source, tag = IMAGES / f"{name}.tar", name, ()
+    if name == "stampede-ceph" and (version := ceph_version()) != OWN_CEPH:
+        # Under the same tag, which the manifests name.
+        source, tag = f"{name}-{version}", ("--tag", f"dev.local/{name}:{__version__}")
+    with step(f"the image of {source}"):
+        run = subprocess.run([ROOT / "tools" / "image", archive, "--image", source, *tag])
     if run.returncode:
-        raise Failed(f"tools/image cannot make {name}")
+        raise Failed(f"tools/image cannot make {source}")
     return archive
 
 
@@ -95,6 +112,14 @@ def site(kubectl: Kubectl) -> None:
                 kubectl(*APPLY, "-", stdin=manifest)
         ready = ("wait", "--for=condition=Ready", "pods", "--all", "--timeout=400s")
         kubectl("--namespace", "site", *ready)
+
+
+def require_ceph(kubectl: Callable[..., str], version: str) -> None:
+    """Raise `Failed` if the site's pods, which may be older than their images, run another Ceph."""
+    shell = ("--namespace", "site", "exec", "statefulset/ceph", "--container", "ceph", "--")
+    runs = kubectl(*shell, "radosgw", "--version").split()[2]
+    if not runs.startswith(f"{version}."):
+        raise Failed(f"the cluster runs Ceph {runs}, not {version}: make e2e-down, then try again")
 
 
 if __name__ == "__main__":
