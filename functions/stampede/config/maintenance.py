@@ -48,8 +48,8 @@ class ReconcileSettings(BaseSettings):
         900.0,
         ge=0,
         description="`reconcile` takes the notifications off the bucket if none has come for so "
-        "long, and puts them back when one comes; 0: it leaves them alone. Ceph's queue of them "
-        "holds 128 MB, and a full one stops the storing of alerts",
+        "long, and puts them back when one comes; 0: it leaves them and their topic alone. Ceph's "
+        "queue of them holds 128 MB, and a full one stops the storing of alerts",
     )
     reconcile_days: float = Field(
         2.0,

@@ -9,7 +9,7 @@ topics for one prefix: so each installation that shares a bucket has a topic of 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -33,6 +33,8 @@ from stampede.store.s3.signed_requests import S3Requests
 PREFIXES = ("packs/", "thumbnails/", "packets/", "tables/", "alerts/", "deadletters/", SENT)
 EVENTS = ["s3:ObjectCreated:*"]
 _ANEW = "-anew-"
+# How Ceph refuses an object whose notification it cannot keep: the topic's queue is full, or gone.
+_REFUSALS = ("SlowDown", "InvalidArgument")
 
 
 class Topic(NamedTuple):
@@ -136,17 +138,35 @@ class NotifyingBucket:
         ours = [each for each in self.topics() if is_named(each.name, self.topic_name)]
         return max(ours, key=lambda each: (len(each.name), each.name), default=None)
 
-    def make_anew(self, topic: Topic, number: int, progress: Progress) -> None:
-        """Make a topic anew, so with an empty queue, and the notifications of probes alone.
+    def renew(self, topic: Topic, number: int, prefixes: Sequence[str], progress: Progress) -> None:
+        """Send the notifications of `prefixes` to a new topic, whose queue is empty.
 
-        Its name gets a `number` that it never had. A gateway that was refused a connection gives up
-        a topic by its name until it is restarted, whatever is deleted and made again.
+        `topic` stays, and delivers what its queue holds; those before it are removed. The new name
+        has a `number` that none had. A gateway that was refused a connection gives up a topic by
+        its name until it is restarted, whatever is deleted and made again.
         """
-        self._remove_notifications(progress)
-        self._call(Action="DeleteTopic", TopicArn=topic.arn)
         made = self._create_topic(f"{self.topic_name}{_ANEW}{number}", topic.endpoint)
         progress(f"topic {made.name}: made anew")
-        self.make_notifications(made, progress, (SENT,))
+        self.make_notifications(made, progress, prefixes)
+        for each in self.topics():
+            if is_named(each.name, self.topic_name) and each.name not in (made.name, topic.name):
+                self._call(Action="DeleteTopic", TopicArn=each.arn)
+                progress(f"topic {each.name}: removed")
+
+    def stores(self, key: str) -> bool:
+        """Store an empty object; False if the store refuses its notification.
+
+        Raises `StoreDown`, also for any other refusal.
+        """
+        with self._errors():
+            try:
+                self._minio.put_bytes(self._bucket, key, b"", {})
+            except S3Error as error:
+                if error.code in _REFUSALS:
+                    return False
+                why = f"{self._requests.endpoint} answered {error.code} at {key}"
+                raise StoreDown(why) from None
+        return True
 
     def _create_topic(self, name: str, endpoint: str) -> Topic:
         attributes = {"push-endpoint": endpoint, "persistent": "true"}
@@ -163,22 +183,16 @@ class NotifyingBucket:
         found = set(self.notifications().values())
         return [prefix for prefix in PREFIXES if (topic.arn, prefix) not in found]
 
-    def take_off(self, topic: Topic, progress: Progress) -> None:
-        """Remove the notifications sent to `topic`, but for those of probes."""
-        self.make_notifications(topic, progress, (SENT,))
-        for name, (arn, prefix) in self.notifications().items():
-            if arn == topic.arn and prefix != SENT:
-                self._send("DELETE", f"/{self._bucket}", {"notification": name})
-                progress(f"notification {name}: removed")
-
     def make_notifications(
         self, topic: Topic, progress: Progress, prefixes: Sequence[str] = PREFIXES
     ) -> None:
-        """Make the notification of every prefix, sent to `topic`."""
-        found = self.notifications()
+        """Make the notification of every prefix, sent to `topic`; then remove any other."""
+        found = self.notifications().values()
         for prefix in prefixes:
+            # Several topics may have a notification of a prefix, but each of another name.
             name = self._name(prefix.strip("/").replace("/", "-"))
-            if found.get(name) == (topic.arn, prefix):
+            name += topic.name.removeprefix(self.topic_name)
+            if (topic.arn, prefix) in found:
                 progress(f"notification {name}: is there")
                 continue
             notification = TopicConfig(
@@ -193,6 +207,7 @@ class NotifyingBucket:
                     config=NotificationConfig(topic_config_list=[notification]),
                 )
             progress(f"notification {name}: made, for {self._bucket}/{prefix}*")
+        self._remove_notifications(progress, {(topic.arn, prefix) for prefix in prefixes})
 
     def remove(self, progress: Progress) -> None:
         """Remove Stampede's notifications from this bucket, then its topic."""
@@ -215,9 +230,11 @@ class NotifyingBucket:
             token = reply.findtext(".//{*}NextToken") or None
         return topics
 
-    def _remove_notifications(self, progress: Progress) -> None:
-        for name, (arn, _) in self.notifications().items():
-            if is_named(arn.rpartition(":")[2], self.topic_name):
+    def _remove_notifications(
+        self, progress: Progress, but: Container[tuple[str, str]] = ()
+    ) -> None:
+        for name, sent in self.notifications().items():
+            if sent not in but and is_named(sent[0].rpartition(":")[2], self.topic_name):
                 self._send("DELETE", f"/{self._bucket}", {"notification": name})
                 progress(f"notification {name}: removed")
 
@@ -263,6 +280,12 @@ class NotifyingBucket:
 def is_named(name: str, base: str) -> bool:
     """Whether a topic has this name, or has had it before it was made anew."""
     return re.fullmatch(rf"{re.escape(base)}({_ANEW}[0-9]{{1,15}})?", name) is not None
+
+
+def number_of(topic: Topic) -> int | None:
+    """The number that the topic was made anew with; None for the first."""
+    number = re.search(rf"{_ANEW}([0-9]{{1,15}})$", topic.name)
+    return int(number[1]) if number else None
 
 
 def remove_unnamed(site: StoreAddress, endpoint: str, progress: Progress) -> None:

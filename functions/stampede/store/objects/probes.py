@@ -3,7 +3,7 @@
 ``probes/sent/<milliseconds>`` is stored and deleted at once: its notification is the probe. Three
 objects hold milliseconds since 1970-01-01 UTC, by the clock of the store: ``probes/received`` of
 the last probe that came, ``probes/asked`` of the first and the last that did not come yet,
-``probes/anew`` those when the topic was last made anew.
+``probes/seen`` those when a topic was first seen that does not say when it was made.
 """
 
 import re
@@ -14,8 +14,8 @@ from stampede.store.objects.object_store import Objects
 
 PROBES = "probes/"
 SENT = f"{PROBES}sent/"
-RECEIVED, ASKED, ANEW = (f"{PROBES}{name}" for name in ("received", "asked", "anew"))
-_KEY = re.compile(rf"{SENT}[0-9]{{1,15}}|{RECEIVED}|{ASKED}|{ANEW}")
+RECEIVED, ASKED, SEEN = (f"{PROBES}{name}" for name in ("received", "asked", "seen"))
+_KEY = re.compile(rf"{SENT}[0-9]{{1,15}}|{RECEIVED}|{ASKED}|{SEEN}")
 _MOMENTS = re.compile(rb"[0-9]{1,15}( [0-9]{1,15})?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
