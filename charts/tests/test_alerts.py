@@ -213,6 +213,11 @@ CASES = {
         {source(EVENTS, function="cutouts", outcome="stored"): "0+9x60"},
         20,
     ),
+    "StampedeTopicMadeAnew": Case(
+        {source("stampede_source_topics_made_anew_total", family="lsst-alerts"): "0x10 1x90"},
+        {source("stampede_source_topics_made_anew_total", family="lsst-alerts"): "0x100"},
+        13,
+    ),
     "StampedeTopicSilent": Case(
         {source("stampede_source_silent_families", family="ztf_{YYYYMMDD}_programid1"): "1x60"},
         {source("stampede_source_silent_families", family="ztf_{YYYYMMDD}_programid1"): "1x3 0x60"},

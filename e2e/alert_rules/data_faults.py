@@ -2,16 +2,16 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from e2e.alert_rules.process_faults import Fault
 from e2e.alert_rules.traffic import repeatedly
-from e2e.alert_rules.watched import OBJECTS, SECONDS, SEED, TOPIC, Watched
+from e2e.alert_rules.watched import NIGHTS, OBJECTS, SECONDS, SEED, TOPIC, Watched
 from e2e.commands import until
 from stampede.store.ceph.quotas import usage
 from stampede.store.open import first_site, open_objects, open_replica
@@ -109,6 +109,26 @@ def renamed_nights(watched: Watched) -> Iterator[None]:
     )
     yield
     make_topics(watched.up.kafka, [NIGHT.format(today, 1)], 1)
+
+
+@contextmanager
+def night_made_anew(watched: Watched) -> Iterator[None]:
+    """A topic that is read is deleted and made anew; then it stays."""
+    topic = NIGHT.format(datetime.now(UTC) - timedelta(5), 1)
+    make_topics(watched.up.kafka, [topic], 1)
+    seen = f'stampede_source_topics_made_anew_total{{family="{NIGHTS[0]}"}}'
+    until(lambda: watched.prometheus.query(seen), SECONDS)
+    admin = AdminClient({"bootstrap.servers": watched.up.kafka})
+    admin.delete_topics([topic])[topic].result(SECONDS)
+
+    def made() -> bool:
+        with suppress(KafkaException):  # until the old one is gone
+            admin.create_topics([NewTopic(topic, 1)])[topic].result(SECONDS)
+            return True
+        return False
+
+    until(made, SECONDS)
+    yield
 
 
 @contextmanager

@@ -38,6 +38,7 @@ EACH_ITS_OWN: Faults = {
     ("StampedeDamaged",): data_faults.damaged_pack,
     ("StampedeTopicUnread",): data_faults.next_version,
     ("StampedeTopicSilent",): data_faults.renamed_nights,
+    ("StampedeTopicMadeAnew",): data_faults.night_made_anew,
     ("StampedeDeadLetters",): data_faults.undecodable_messages,
     ("StampedeEventStuck",): setting_faults.wrong_dead_letter_sink,
     ("StampedeNightsWait",): setting_faults.few_keys,

@@ -1,12 +1,18 @@
 """The ledger: is anything missing, damaged or a dead letter?"""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
+from stampede.config.settings import Settings
 from stampede.config.topics import Topics
 from stampede.doctor.finding import Finding, Installation, error, warning
+from stampede.events.kafka.gaps import KAFKA_ID
+from stampede.events.kafka.topics import KafkaTopics
 from stampede.handlers.audit.audit import audit
 from stampede.store.integrity import ledger as accounting
 from stampede.store.open import open_objects
+
+PATIENCE = 10.0
 
 
 def ledger(installation: Installation) -> Iterator[Finding]:
@@ -36,5 +42,32 @@ def ledger(installation: Installation) -> Iterator[Finding]:
             )
         for fault in entry.faults:
             yield error(f"{where}: {fault}", f"`stampede audit {entry.topic}`")
+    if topics and not settings.topic_epoch:
+        yield from _moved(settings, topics, entries)
     if letters := sum(entry.dead_lettered for entry in entries):
         yield warning(f"{letters:,} dead letters", "`stampede deadletters list` says why")
+
+
+def _moved(
+    settings: Settings, topics: Topics, entries: Sequence[accounting.Entry]
+) -> Iterator[Finding]:
+    """Topics that had another id when they were stored before, while they are new in Kafka.
+
+    Once Kafka has deleted the first message of such a topic, the change is long ago.
+    """
+    stored: dict[str, set[str]] = defaultdict(set)
+    for entry in entries:
+        if entry.topic_id and KAFKA_ID.fullmatch(entry.topic_id) and entry.stored:
+            stored[entry.topic].add(entry.topic_id)
+    with KafkaTopics(settings, PATIENCE) as reader:
+        existing = reader.names()
+        current = sorted(topics.current(existing) & existing & stored.keys())
+        ids, marks = reader.topic_ids(current), reader.watermarks(current)
+    for topic in current:
+        new = not any(low for (name, _), (low, _) in marks.items() if name == topic)
+        if topic in ids and new and (before := stored[topic] - {ids[topic]}):
+            yield warning(
+                f"topic {topic} has another id than the one stored before "
+                f"({', '.join(sorted(before))}): Kafka was moved or the topic made anew",
+                "docs/how-to/topic-made-anew.md says what to look at",
+            )

@@ -23,6 +23,11 @@ SOURCE_SILENT_FAMILIES = Gauge(
     "1 for a family of topics that has had none for two nights, while another like it has one",
     ["family"],
 )
+SOURCE_TOPICS_MADE_ANEW = Counter(
+    "stampede_source_topics_made_anew_total",
+    "Topics that had another id than before, though the same name: made anew, or of another Kafka",
+    ["family"],
+)
 SOURCE_READY = Gauge(
     "stampede_source_ready",
     "1 while the source is in its consumer group and connected to the brokers of its partitions",

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from stampede.cli.main import app
@@ -18,13 +19,13 @@ from stampede.doctor.checks import examine
 from stampede.doctor.finding import Installation
 from stampede.runtime.progress import silent
 from stampede.store.ceph import bucket_notifications
-from stampede.store.offsets.coverage import Coverage
+from stampede.store.offsets.coverage import Coverage, topic_key
 from stampede.store.open import first_site, open_objects
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables.table import Table
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
-from tests.handlers.audit.test_audit import commit
+from tests.handlers.audit.test_audit import commit, make_anew, topic_id
 from tests.support.events.dead_letters import event
 from tests.support.events.kafka_messages import produce
 from tests.support.store.watched_objects import Forwarding
@@ -116,7 +117,23 @@ def new_partition(installation: Installation) -> Installation:
     return installation
 
 
+def moved(installation: Installation) -> Installation:
+    """What was stored has the topic's id, and then Kafka has another one of its name."""
+    settings = installation.settings
+    key = topic_key(settings.topics, topic_id(settings, settings.topics))
+    for spec in (CUTOUTS, DETECTIONS):
+        rows = spec.schema.empty_table()
+        Table(open_objects(settings), spec).append(rows, Coverage.of({(key, 0): range(MESSAGES)}))
+    make_anew(settings, settings.topics)
+    produce(settings.kafka, settings.topics, [b"alert"] * MESSAGES)
+    return installation
+
+
 PORT = free_port()
+MOVED = (
+    r"warning ledger: topic .* has another id than the one stored before \([\w-]{22}\): "
+    "Kafka was moved or the topic made anew -> docs/how-to/topic-made-anew.md"
+)
 SEEDS: dict[str, tuple[Seed, str]] = {
     "secret key": (
         lambda p: changed(p, secret_key=Settings(secret_key="wrong").secret_key),
@@ -167,6 +184,7 @@ SEEDS: dict[str, tuple[Seed, str]] = {
         new_partition,
         "warning lag: no source of cutouts has begun to read .*/2, which has 1 messages -> .*group",
     ),
+    "another Kafka": (moved, MOVED),
     "missing alert": (gap, "error ledger: 1 alerts of .*/0 are missing in cutouts -> .*audit"),
 }
 
@@ -183,6 +201,16 @@ def test_each_fault_is_named(healthy: Installation, fault: str) -> None:
     seed, words = SEEDS[fault]
     found = faults(seed(healthy))
     assert any(re.search(words, line) for line in found), found
+
+
+def test_a_topic_that_was_made_anew_long_ago_is_not_told(healthy: Installation) -> None:
+    """Kafka keeps messages for so long, and has deleted the first of the new topic."""
+    settings = moved(healthy).settings
+    assert any(re.search(MOVED, line) for line in faults(healthy))
+    admin = AdminClient({"bootstrap.servers": settings.kafka})
+    (deleted,) = admin.delete_records([TopicPartition(settings.topics, 0, 1)]).values()
+    deleted.result(30)
+    assert not any(re.search(MOVED, line) for line in faults(healthy))
 
 
 def test_before_an_installation_only_what_it_needs_is_examined(healthy: Installation) -> None:

@@ -1,4 +1,7 @@
-"""How much of Kafka a source has not delivered, by family: a topic a night makes no new series."""
+"""How much of Kafka a source has not delivered, and what changed its id, by family.
+
+A topic a night makes no new series.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,6 +13,9 @@ from stampede.config.topics import Topics
 from stampede.events.kafka.in_flight import AssignedPartition, PartitionKey
 from stampede.events.kafka.source_health import SourceHealth
 from stampede.telemetry import source_metrics
+from stampede.telemetry.logs import get_logger
+
+log = get_logger()
 
 
 class SourceLag:
@@ -26,6 +32,7 @@ class SourceLag:
     def __init__(self, topics: Topics, health: SourceHealth) -> None:
         self._topics, self._health = topics, health
         self._labels: set[tuple[str, str]] = set()
+        self._ids: dict[str, str] = {}
 
     def of(self, consumer: Consumer, key: PartitionKey, partition: AssignedPartition) -> int | None:
         """How many offsets of a partition are not delivered; None if that is not known."""
@@ -50,3 +57,15 @@ class SourceLag:
             with suppress(KeyError):
                 source_metrics.SOURCE_LAG.remove(*labels)
         self._labels = set(lags)
+        self._count_other_ids(partitions)
+
+    def _count_other_ids(self, partitions: Mapping[PartitionKey, AssignedPartition]) -> None:
+        """Count the topics that had another id when they were seen before in this process."""
+        ids = {key[0]: each.topic_id for key, each in list(partitions.items()) if each.topic_id}
+        for topic, topic_id in ids.items():
+            count = source_metrics.SOURCE_TOPICS_MADE_ANEW.labels(self._topics.family_of(topic))
+            before = self._ids.get(topic, topic_id)
+            if topic_id != before:
+                log.warning("topic has another id", topic=topic, before=before, now=topic_id)
+                count.inc()
+        self._ids |= ids

@@ -35,7 +35,7 @@ from stampede_local.kafka import LocalKafka, make_topics
 from stampede_local.ports import free_port
 from tests.support import waiting
 from tests.support.events.receiver import PARTITIONS, Place, Received, Receiver, Reply, arrived
-from tests.support.events.source_probes import readiness
+from tests.support.events.source_probes import readiness, samples
 
 eventually = partial(waiting.eventually, seconds=120)
 
@@ -137,6 +137,8 @@ def test_a_topic_made_anew_is_read_from_its_beginning(
             )
         )
         eventually(lambda: committed() == ends(new))
+        made_anew = f'stampede_source_topics_made_anew_total{{family="{topic}"}}'
+        eventually(lambda: samples(source)[made_anew] == 1)
         source.stop()
     assert second != first
     bodies = {e.place: e.body for e in sink.accepted if e.headers["ce-topicid"] == second}

@@ -2,7 +2,6 @@
 
 import re
 import time
-import urllib.request
 from collections.abc import Callable
 from datetime import date, timedelta
 from functools import partial
@@ -16,7 +15,7 @@ from stampede_local.process import Process
 from tests.support import waiting
 from tests.support.events.kafka_messages import committed
 from tests.support.events.receiver import Receiver
-from tests.support.events.source_probes import readiness
+from tests.support.events.source_probes import readiness, samples
 
 eventually = partial(waiting.eventually, seconds=60)
 FIRST = date(2026, 6, 1)
@@ -31,15 +30,6 @@ from pathlib import Path
 from stampede.config import topics
 topics._today = lambda now: date.fromisoformat(Path({path!r}).read_text())
 """
-
-
-def metrics(source: Process) -> dict[str, float]:
-    """The samples of a source, by name and labels."""
-    url = f"http://127.0.0.1:{source.env['STAMPEDE_PORT']}/metrics"
-    with urllib.request.urlopen(url, timeout=5) as response:
-        lines = response.read().decode().splitlines()
-    pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-    return {name: float(value) for name, _, value in pairs}
 
 
 def test_fifteen_nights_and_a_version_without_a_restart(
@@ -95,8 +85,8 @@ def test_fifteen_nights_and_a_version_without_a_restart(
         assert len(sink.accepted) == len(sent)
         last = night(FIRST + timedelta(NIGHTS - 1))
         eventually(lambda: sum(committed(kafka.bootstrap, topic, last, 2).values()) == RECORDS)
-        eventually(lambda: metrics(source)["stampede_source_ready"] == 1)
-        seen = metrics(source)
+        eventually(lambda: samples(source)["stampede_source_ready"] == 1)
+        seen = samples(source)
         families_seen = {
             match[1]
             for name in seen

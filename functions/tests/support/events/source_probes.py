@@ -1,4 +1,4 @@
-"""What Kubernetes asks a source."""
+"""What Kubernetes and Prometheus ask a source."""
 
 import urllib.error
 import urllib.request
@@ -26,3 +26,12 @@ def probe(source: Process, name: str) -> tuple[int, str]:
         return error.code, error.read().decode()
     except OSError as error:
         return 0, str(error)
+
+
+def samples(source: Process) -> dict[str, float]:
+    """The samples of a source's metrics, by name and labels."""
+    url = f"http://127.0.0.1:{source.env['STAMPEDE_PORT']}/metrics"
+    with urllib.request.urlopen(url, timeout=5) as response:
+        lines = response.read().decode().splitlines()
+    pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in pairs}
