@@ -61,6 +61,7 @@ programs: $(VENV)/dev
 servers: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready
 	@tools/need chromium
 	@tools/need gcc
+	@tools/versitygw/build >/dev/null
 	$(PYTEST) --numprocesses 2 -m "integration or long or hypothesis" --no-loadscope-reorder --ignore e2e/on_machine/test_alert_rules.py e2e/on_machine functions/tests client/tests
 
 # The unit tests of what sees bytes of strangers, and the fuzz corpora, where native code that writes

@@ -19,6 +19,7 @@ from hypothesis import settings as hypothesis_settings
 from stampede.config.settings import Settings
 from stampede.events.http.probes import is_ready
 from stampede.runtime.progress import Progress
+from stampede.store.open import open_objects
 from stampede_local import installer
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
@@ -26,6 +27,7 @@ from stampede_local.ports import free_port
 from stampede_local.process import Process, wait_until
 from tests.support.served import Served
 from tests.support.store.ceph import minio_of
+from tests.support.store.versitygw import VersityGateway
 
 # No deadlines: the time of an example depends on how busy the machine is. The examples are the same
 # each time, in `make check` only a fifth of them; the profile "search" looks for others, as
@@ -38,7 +40,7 @@ hypothesis_settings.register_profile(
 )
 hypothesis_settings.load_profile("stampede")
 
-SERVERS = {"ceph_packages", "ceph", "kafka_packages", "kafka"}
+SERVERS = {"ceph_packages", "ceph", "kafka_packages", "kafka", "gateway"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -127,6 +129,21 @@ def bucket(ceph: LocalCeph) -> Settings:
         access_key=ceph.keys.access_key,
         secret_key=ceph.keys.secret_key,
     )
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGateway]:
+    """An S3 server that is not Ceph."""
+    with VersityGateway(tmp_path_factory.mktemp("versitygw")) as server:
+        yield server
+
+
+@pytest.fixture
+def gateway_bucket(gateway: VersityGateway) -> Settings:
+    """Settings whose store is a new, empty bucket of versitygw."""
+    settings = gateway.settings(f"test-{uuid.uuid4().hex[:12]}")
+    open_objects(settings).ensure_bucket()
+    return settings
 
 
 @pytest.fixture

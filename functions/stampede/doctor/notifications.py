@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from stampede.doctor.finding import Finding, Installation, NotExamined, error
+from stampede.errors import SetupError
 from stampede.events.auth.access import url_with_key
 from stampede.events.http.probes import is_ready
-from stampede.store.ceph.bucket_notifications import PREFIXES, NotifyingBucket
+from stampede.store.ceph.bucket_notifications import PREFIXES, NotifyingBucket, Topic
 from stampede.store.objects.probes import SENT
 from stampede.store.open import first_site, open_objects
 from stampede.store.s3.bucket import S3Objects
@@ -19,7 +20,7 @@ def notifications(installation: Installation) -> Iterator[Finding]:
         raise NotExamined("a directory notifies nobody")
     url = settings.notifications or installation.urls.get("notifications", "")
     bucket = NotifyingBucket(first_site(settings), settings.installation)
-    topic = bucket.topic()
+    topic = _topic(bucket, url)
     if topic is None:
         yield error(f"the store has no topic {bucket.topic_name}", "`stampede setup`")
         return
@@ -47,6 +48,18 @@ def notifications(installation: Installation) -> Iterator[Finding]:
             f"nothing at {shown(endpoint)} takes notifications",
             "start the function `notifications`, and look at its log",
         )
+
+
+def _topic(bucket: NotifyingBucket, url: str) -> Topic | None:
+    """The store's topic. Raises `NotExamined` if it cannot have one, and nobody asked for it."""
+    try:
+        return bucket.topic()
+    except SetupError as error:
+        if url:
+            raise
+        raise NotExamined(
+            f"STAMPEDE_NOTIFICATIONS is not set; `reconcile` sends the events. {error.message}"
+        ) from None
 
 
 def shown(url: str) -> str:

@@ -26,6 +26,7 @@ from stampede.store.objects.address import StoreAddress
 from stampede.store.objects.probes import SENT
 from stampede.store.open import first_site, open_store, second_site
 from stampede.store.s3.bucket import S3Objects
+from stampede.store.s3.faults import answer_of
 from stampede.store.s3.minio_client import S3Client
 from stampede.store.s3.signed_requests import S3Requests
 
@@ -259,7 +260,7 @@ class NotifyingBucket:
         if response.status >= 300:
             raise SetupError(
                 f"{self._requests.endpoint} does not have the topics API of Ceph's RGW, or "
-                f"not for this user: it answered {response.status} {response.data.decode()[:200]}"
+                f"not for this user: it answered {answer_of(response.status, response.data)}"
             )
         return response.data
 

@@ -32,6 +32,7 @@ from stampede.store.runs.schema import (
     PackSpec,
     TableSpec,
 )
+from stampede.store.s3.faults import answer_of
 from stampede.store.s3.signed_requests import S3Requests
 
 NEEDED = "radosgw-admin caps add --uid={0} --caps='users=*'"
@@ -165,8 +166,8 @@ class S3Users:
             return None
         if response.status >= 300:
             raise SetupError(
-                f"{self._requests.endpoint} lets us make no users: it answered {response.status} "
-                f"{response.data.decode(errors='replace')[:100]}; on Ceph, allow it for a while: "
+                f"{self._requests.endpoint} lets us make no users: it answered "
+                f"{answer_of(response.status, response.data)}; on Ceph, allow it for a while: "
                 f"{NEEDED.format(quote(owner))}"
             )
         return json.loads(response.data) if response.data else {}

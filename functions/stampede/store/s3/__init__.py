@@ -2,6 +2,7 @@
 
 __all__ = [
     "bucket",
+    "faults",
     "minio_client",
     "signed_requests",
 ]

@@ -10,11 +10,13 @@ _KEYS = (
     "check STAMPEDE_ACCESS_KEY and STAMPEDE_SECRET_KEY, or the files in STAMPEDE_KEYS (of a second "
     "site, STAMPEDE_REPLICA_ACCESS_KEY, STAMPEDE_REPLICA_SECRET_KEY and STAMPEDE_REPLICA_KEYS)"
 )
+_NO_KEY = f"it does not know the access key: {_KEYS}"
 # Codes of https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html that no other attempt
 # can change.
 ADVICE = {
     "AccessDenied": f"the keys may not do this: {_KEYS}",
-    "InvalidAccessKeyId": f"it does not know the access key: {_KEYS}",
+    "InvalidAccessKeyId": _NO_KEY,
+    "XAdminUserNotFound": _NO_KEY,  # versitygw's own code
     "SignatureDoesNotMatch": f"the secret key is wrong: {_KEYS}",
     "NoSuchBucket": "it has no such bucket: correct the URL of the store, or make the bucket with "
     "`stampede setup`",
@@ -27,6 +29,7 @@ QUOTA = (
     "keep less with STAMPEDE_CUTOUT_DAYS; runbooks/StampedeBucketNearQuota.md"
 )
 _POOL = re.compile(r"^(HTTPS?Connection(Pool)?\([^)]*\)|<[^>]*>): ")
+_CODE = re.compile(r"<Code>(\w+)</Code>|\"Code\":\"(\w+)\"")
 _NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 
 
@@ -38,6 +41,14 @@ def refusal(endpoint: str, code: str, key: str) -> StoreDown:
             return NoBucket(f"{response}; {advice}")
         return StoreRefused(f"{response}; {advice}")
     return StoreDown(f"{response}; {QUOTA}" if code == "QuotaExceeded" else response)
+
+
+def answer_of(status: int, body: bytes) -> str:
+    """Status and S3's error code of a response, for a message; without a code, how it begins."""
+    text = body.decode(errors="replace")
+    found = _CODE.search(text)
+    code = next(filter(None, found.groups())) if found else " ".join(text[:200].split())
+    return f"{status} {code}".strip()
 
 
 def failure(endpoint: str, key: str, error: Exception) -> StoreDown:

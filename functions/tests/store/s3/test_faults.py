@@ -10,7 +10,7 @@ from stampede.errors import StoreDown, StoreRefused
 from stampede.store.objects.address import StoreAddress
 from stampede.store.open import open_store
 from stampede.store.s3 import bucket as s3
-from stampede.store.s3.faults import ADVICE
+from stampede.store.s3.faults import ADVICE, answer_of
 from stampede_local.tls import make_certificate
 from tests.support.store.faulty_s3 import answer, error, faulty_s3, stalled
 
@@ -85,3 +85,16 @@ def test_a_certificate_of_an_unknown_authority_names_the_setting(tmp_path: Path)
     assert "self-signed certificate" in message
     assert message.endswith("set STAMPEDE_CA_FILE to the authority of its certificate")
     assert "HTTPS" not in message
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (405, b"<?xml?>\n<Error><Code>MethodNotAllowed</Code></Error>", "405 MethodNotAllowed"),
+        (403, b'{"Code":"AccessDenied","RequestId":"tx"}', "403 AccessDenied"),
+        (502, b"<html>\n<h1>Bad  Gateway</h1>\xff", "502 <html> <h1>Bad Gateway</h1>\ufffd"),
+        (404, b"", "404"),
+    ],
+)
+def test_an_answer_is_one_line_with_the_code_of_s3(status: int, body: bytes, expected: str) -> None:
+    assert answer_of(status, body) == expected

@@ -31,9 +31,12 @@ class Filled(NamedTuple):
     nights: list[str]
 
 
-def fill_store(folder: Path) -> Filled:
-    """Fill a store in a folder: merged runs and new ones, packs of each kind, a dead letter."""
-    settings = Settings(store=f"file://{folder}/store", spool=folder)
+def fill_store(folder: Path, settings: Settings | None = None) -> Filled:
+    """Fill a store: merged runs and new ones, packs of each kind, a dead letter.
+
+    It is that of `settings`, which is empty, or one in the folder.
+    """
+    settings = settings or Settings(store=f"file://{folder}/store", spool=folder)
     objects = open_objects(settings)
     alerts = [
         alert for alert in Simulator(3, Fields(objects=4)).alerts(ALERTS) if alert.fault is None
