@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import isal_zlib
 
-FORMAT = 1
+FORMAT = 2
 """The latest format of objects that this version reads."""
 MAGIC = b"PAR1"
 _PAIR = b"\x18\x0estampede.crc32\x18\x10"  # how the pair of the checksum begins, in Thrift
@@ -83,7 +83,7 @@ def parse_footer(footer: bytes) -> Footer:
         raise Unverified("its footer does not say of which format it is")
     if int(number) > FORMAT:
         raise Unverified(
-            f"it has format {int(number)}: update stampede-client, which reads up to 1"
+            f"it has format {int(number)}: update stampede-client, which reads up to {FORMAT}"
         )
     return found
 

@@ -17,7 +17,17 @@ from stampede_client.parquet_files import (
     parse_footer,
     read_groups,
 )
-from stampede_client.runs import Fault, Gap, Name, Part, parse_part
+from stampede_client.runs import (
+    Block,
+    Coverage,
+    Fault,
+    Gap,
+    Name,
+    Offsets,
+    Part,
+    parse_part,
+    unpack,
+)
 
 TAIL = 40 << 10
 """Bytes at the end of a file in which most footers lie."""
@@ -55,6 +65,7 @@ class RunReader:
     ) -> None:
         self._filesystem, self._table = filesystem, table
         self._keys, self._wanted, self._columns = keys, wanted, columns
+        self._known: dict[str, Coverage] = {}  # offsets, by the digest of their block
 
     def open(self, info: fs.FileInfo) -> Opened | Fault:
         """A part that is listed, with its rows if it is of level 0, or why it is none.
@@ -104,7 +115,8 @@ class RunReader:
             raise Unverified("its bytes do not have the digest in its name")
         length = footer_length(data, len(data))
         footer = parse_footer(data[-8 - length : -8])
-        part = parse_part(self._table, name, path, len(data), footer)
+        offsets = self._offsets(lambda length, start: data[start:][:length])
+        part = parse_part(self._table, name, path, len(data), footer, offsets)
         rows = self._rows(pa.BufferReader(data), part, part.holding(self._keys))
         return Opened(part, rows)
 
@@ -116,8 +128,20 @@ class RunReader:
             length = footer_length(tail, size)
             if length + 8 > len(tail):
                 tail = _last_bytes(file, length + 8, size)
-        footer = parse_footer(tail[-8 - length : -8])
-        return Opened(parse_part(self._table, name, path, size, footer))
+            footer = parse_footer(tail[-8 - length : -8])
+            offsets = self._offsets(file.read_at)
+            return Opened(parse_part(self._table, name, path, size, footer, offsets))
+
+    def _offsets(self, read: Callable[[int, int], bytes]) -> Offsets:
+        """Reads the block of a file, once for all parts that have the same."""
+
+        def offsets(block: Block, start: int) -> Coverage:
+            if block.digest not in self._known:
+                data = read(block.length, start) if start > 0 < block.length else b""
+                self._known[block.digest] = unpack(data, block.digest)
+            return self._known[block.digest]
+
+        return offsets
 
     def _rows(self, source: pa.NativeFile, part: Part, groups: Sequence[Group]) -> pa.Table:
         """The wanted rows of row groups. Raises `Unverified`."""

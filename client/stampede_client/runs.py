@@ -8,7 +8,7 @@ import itertools
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -19,6 +19,17 @@ from stampede_client.parquet_files import Footer, Group, Unverified, groups_of
 Key = int | str | None
 Coverage = Mapping[str, Sequence[tuple[int, int]]]
 """Offsets that a run holds: by topic and partition, half-open intervals."""
+
+
+class Block(NamedTuple):
+    """Where a run keeps offsets that have no room in its footer: bytes right before that."""
+
+    length: int
+    digest: str
+
+
+Offsets = Callable[[Block, int], Coverage]
+"""Reads a block that begins at that byte of its file."""
 _NAME = re.compile(r"([0-9]{4})-([0-9a-f]{32})(?:-(0|[1-9][0-9]*)of([1-9][0-9]*))?\.parquet")
 
 
@@ -108,22 +119,36 @@ class View(NamedTuple):
         return [gap for gap in self.gaps if may_hold(gap.first, gap.last, keys)]
 
 
-def parse_part(table: str, name: Name, path: str, size: int, footer: Footer) -> Part:
-    """A part, held to its name as far as its footer goes. Raises `Unverified`."""
+def parse_part(
+    table: str, name: Name, path: str, size: int, footer: Footer, offsets: Offsets
+) -> Part:
+    """A part, held to its name as far as its footer goes.
+
+    Parameters
+    ----------
+    offsets
+        Reads offsets that are not in the footer.
+
+    Raises `Unverified`, and what `offsets` raises.
+    """
     pairs = footer.pairs
+    block = _block(pairs)
+    coverage = None if block is None else offsets(block, size - 8 - footer.length - block.length)
     try:
         level, own, inputs, rows, first, last = (
             json.loads(pairs[f"stampede.{name}".encode()])
             for name in ("level", "table", "inputs", "rows", "first", "last")
         )
-        coverage = parse_coverage(pairs[b"stampede.coverage"])
+        if coverage is None:
+            coverage = parse_coverage(pairs[b"stampede.coverage"])
         merged = b"stampede.cuts" in pairs
         named = [level, own] == [name.level, table] and merged == (level > 0)
         if merged:
             cuts, which = (json.loads(pairs[key]) for key in (b"stampede.cuts", b"stampede.part"))
             digest = sha256(json.dumps([inputs, cuts]).encode()).hexdigest()[:32]
             named &= [digest, which] == [name.digest, [name.part, name.parts]]
-        groups = groups_of(footer, size, _sections(pairs.get(b"stampede.sections")))
+        between = _sections(pairs.get(b"stampede.sections")) + (block.length if block else 0)
+        groups = groups_of(footer, size, between)
         part = Part(name, path, size, footer, groups, frozenset(inputs), coverage, first, last)
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         raise Unverified("it does not have the footer of a run") from None
@@ -132,6 +157,34 @@ def parse_part(table: str, name: Name, path: str, size: int, footer: Footer) -> 
     if sum(group.rows for group in groups) != rows:
         raise Unverified("it does not have the rows that its footer says")
     return part
+
+
+def _block(pairs: Mapping[bytes, bytes]) -> Block | None:
+    """The block with a part's offsets; None if they are in its footer. Raises `Unverified`."""
+    try:
+        value = json.loads(pairs[b"stampede.coverage"])
+        if isinstance(value, dict):
+            return None
+        length, digest = value
+        return Block(int(length), str(digest))
+    except (LookupError, ValueError, TypeError, RecursionError):
+        raise Unverified("its footer does not say which offsets it holds") from None
+
+
+def unpack(data: bytes, digest: str | None = None) -> Coverage:
+    """The offsets in a block, which has this digest if that is given. Raises `Unverified`."""
+    if digest not in (None, sha256(data).hexdigest()[:32]):
+        raise Unverified("its offsets do not have their digest")
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            rows = json.loads(stream.read())
+        found: dict[str, list[tuple[int, int]]] = {}
+        for topic, of_topic in rows.items():
+            for partition, start, end in of_topic:
+                found.setdefault(f"{topic}/{partition}", []).append((start, end))
+    except (pa.ArrowException, OSError, ValueError, TypeError, AttributeError, RecursionError):
+        raise Unverified("its offsets cannot be read") from None
+    return {name: sorted(spans) for name, spans in found.items()}
 
 
 def parse_coverage(text: str | bytes) -> Coverage:
@@ -166,6 +219,8 @@ def remembered_in(rows: pa.Table, root: str) -> list[Remembered]:
                 raise Unverified("it names what is no run")
             if row["coverage"] is not None:  # of a run the first part has it
                 coverages[name.run] = parse_coverage(row["coverage"])
+            elif row.get("offsets") is not None:
+                coverages[name.run] = unpack(row["offsets"])
             inputs, ends = frozenset(row["inputs"]), (row["first"], row["last"])
             found.append(Remembered(name, path, inputs, coverages[name.run], *ends))
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError):

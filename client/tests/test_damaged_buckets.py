@@ -309,12 +309,12 @@ def test_a_damaged_input_of_a_whole_run_is_not_missed(unswept: Path) -> None:
 def test_an_object_of_a_later_format_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    later = checked_parquet.PLACEHOLDER | {"stampede.format": "2"}
+    later = checked_parquet.PLACEHOLDER | {"stampede.format": "3"}
     monkeypatch.setattr(run_writer, "PLACEHOLDER", later)
     table = Table(DirectoryObjects(tmp_path), DETECTIONS)
     table.append(points(0), Coverage.of({("t", 0): [0]}))
     table.close()
-    with pytest.raises(stampede_client.Incomplete, match="has format 2: update stampede-client"):
+    with pytest.raises(stampede_client.Incomplete, match="has format 3: update stampede-client"):
         stampede_client.detections(str(tmp_path)).arrow()
 
 

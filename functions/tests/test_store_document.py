@@ -1,6 +1,9 @@
 """docs/store.md is true: its SQL reads a bucket that a reader has never seen."""
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from stampede.alerts.positions import positions_of
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import write_pack
+from stampede.store.runs.packed_coverage import packed
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
 from stampede.store.tables.checkpoint_files import put_checkpoint
 from stampede.store.tables.table import Table
@@ -95,6 +99,23 @@ def test_coverage(queries: list[str], bucket: Path) -> None:
     found = [Coverage.from_json(text) for _, text in duckdb.sql(queries[2]).fetchall()]
     assert Coverage.union(found) == FIRST | SECOND
     assert len(found) == 2
+
+
+@pytest.mark.parametrize("nights", [1, 9])
+def test_offsets_in_ten_lines(nights: int, tmp_path: Path) -> None:
+    [program] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    table_of_nights = Table(DirectoryObjects(tmp_path), DETECTIONS)
+    spans = {(f"ztf_{n}@{n:022}", p): range(n, 99) for n in range(nights) for p in range(16)}
+    coverage = packed(Coverage.of(spans))
+    key = table_of_nights.append(table([detection("a", 1)]), coverage)
+    made = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / key)], capture_output=True, check=True
+    )
+    found = json.loads(made.stdout)
+    if nights == 1:
+        assert found == {f"{topic}/{number}": [[0, 99]] for topic, number in spans}
+    else:
+        assert found == {f"ztf_{n}@{n:022}": [[p, n, 99] for p in range(16)] for n in range(nights)}
 
 
 def test_positions(queries: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

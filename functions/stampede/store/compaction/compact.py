@@ -23,6 +23,7 @@ from stampede.store.objects.object_store import find
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.runs.merge import sort_unique
+from stampede.store.runs.packed_coverage import PackedCoverage, packed
 from stampede.store.runs.run import Run, RunInfo, live
 from stampede.store.runs.writer import RunWriter
 from stampede.store.tables.listing import VANISHED
@@ -234,9 +235,11 @@ def merge(
     table.map(partial(check_digest, table), [run[0] for run in runs])
     streams = [RunStream(table, run) for run in runs]
     groups = [stream.groups for stream in streams]
-    planned = plan(runs, groups, level, policy.run_rows, policy.slice_rows, rights)
     # From the footers themselves, not from a checkpoint: it is the proof that the rows are there.
     coverage = Coverage.union(table.map(partial(_coverage, table), [run[0] for run in runs]))
+    coverage = packed(coverage)
+    size = policy.run_rows, policy.slice_rows
+    planned = plan(runs, groups, level, *size, rights, isinstance(coverage, PackedCoverage))
     merger = _PartWriter(table, streams, planned, coverage, report, policy.observe)
     merged = []
     for number in _order_of_parts(len(planned.parts), policy.turn):

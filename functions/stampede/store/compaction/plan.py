@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from stampede.store.parquet import zstd
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.runs.footer import RunIndex
 from stampede.store.runs.run import Run
@@ -28,13 +29,15 @@ Bound = Any  # a leading key, int or str; None is after all keys
 class MergePlan:
     """A merge: for each part of the output the upper bounds (exclusive) of its slices.
 
-    Rows of programmes that are not among `rights` are left out.
+    Rows of programmes that are not among `rights` are left out. `packed` is whether the offsets of
+    the output have a block of their own.
     """
 
     level: int
     inputs: tuple[str, ...]
     parts: tuple[tuple[Bound, ...], ...]
     rights: Rights = EVERYTHING
+    packed: bool = False
 
     @property
     def cuts(self) -> str:
@@ -45,7 +48,9 @@ class MergePlan:
         Each part's footer holds it, so that a reader can hold a part to its name.
         """
         left_out = [] if self.rights.programids is None else [sorted(self.rights.programids)]
-        return digest(json.dumps([FORMAT, self.parts, *left_out]))
+        # Versions before wrote these offsets into the footer: other bytes need another name.
+        packed = [f"packed 1 {zstd.VERSION}"] if self.packed else []
+        return digest(json.dumps([FORMAT, self.parts, *left_out, *packed]))
 
     def name(self, part: int) -> RunName:
         """The name of a part of the output."""
@@ -76,6 +81,7 @@ def plan(
     run_rows: int,
     slice_rows: int,
     rights: Rights = EVERYTHING,
+    packed: bool = False,
 ) -> MergePlan:
     """Cut the merge of `runs` into parts of about `run_rows`, and these into slices.
 
@@ -106,6 +112,7 @@ def plan(
         tuple(sorted(run[0].name.run for run in runs)),
         tuple(tuple(bounds) for bounds in parts) if len(firsts) else ((None,),),
         rights,
+        packed,
     )
 
 

@@ -22,6 +22,7 @@ from stampede.store.packs.pack import night_of
 from stampede.store.programmes.keys import SUFFIX
 from stampede.store.runs.footer import MAGIC
 from stampede.store.runs.merge import is_sorted
+from stampede.store.runs.packed_coverage import PackedCoverage, check_block
 from stampede.store.runs.reader import MIB, RunReader
 from stampede.store.runs.run import RunInfo
 from stampede.store.runs.run_name import RunName, digest, name_of, prefix
@@ -201,6 +202,9 @@ def _check_run(objects: Objects, info: ObjectInfo) -> None:
     if (first, last) != (run.first, run.last):
         raise Damaged(f"{info.key} does not have the first and last rows that its footer says")
     body.add(lookups.sections)
+    if isinstance(run.coverage, PackedCoverage):
+        check_block(info.key, run.coverage)
+        body.add(run.coverage.data)
     body.check(objects)
 
 

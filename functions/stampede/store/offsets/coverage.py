@@ -58,34 +58,39 @@ class Coverage:
         spans = {}
         for partition, numbers in offsets.items():
             starts = np.fromiter(numbers, np.int64)
-            spans[partition] = _united(np.stack([starts, starts + 1], axis=1))
+            spans[partition] = united(np.stack([starts, starts + 1], axis=1))
         return cls(spans)
 
     @classmethod
     def union(cls, parts: Iterable["Coverage"]) -> "Coverage":
-        """All of `parts` in one, at the cost of a sort for each partition in which they differ."""
-        found: dict[PartitionId, np.ndarray] = {}
+        """All of `parts` in one: a copy of the largest, and the work for what the others add.
+
+        A partition in which two of them differ costs a sort.
+        """
+        largest, *others = sorted(parts, key=lambda part: len(part._spans), reverse=True) or [cls()]
+        found = dict(largest._spans)
         several: dict[PartitionId, list[np.ndarray]] = {}
-        for part in parts:
+        for part in others:
             for partition, spans in part._spans.items():
                 known = found.setdefault(partition, spans)
-                if known is not spans and not np.array_equal(known, spans):
+                if not _same(known, spans):
                     several.setdefault(partition, [known]).append(spans)
-        united = {each: _united(np.concatenate(arrays)) for each, arrays in several.items()}
-        return cls(found | united)
+        grown = len(found) > len(largest._spans)
+        found |= {each: united(np.concatenate(arrays)) for each, arrays in several.items()}
+        return Coverage(found) if grown else _in_order(found)
 
     def __or__(self, other: "Coverage") -> "Coverage":
         return Coverage.union((self, other))
 
     def __sub__(self, other: "Coverage") -> "Coverage":
-        return Coverage(
-            {
-                partition: _without(spans, other._spans[partition])
-                if partition in other._spans
-                else spans
-                for partition, spans in self._spans.items()
-            }
-        )
+        left: dict[PartitionId, np.ndarray] = {}
+        for partition, spans in self._spans.items():
+            holes = other._spans.get(partition)
+            if holes is None:
+                left[partition] = spans
+            elif not _same(spans, holes) and len(rest := _without(spans, holes)):
+                left[partition] = rest
+        return _in_order(left)
 
     def __len__(self) -> int:
         return sum(int((spans[:, 1] - spans[:, 0]).sum()) for spans in self._spans.values())
@@ -103,8 +108,7 @@ class Coverage:
         if not isinstance(other, Coverage):
             return NotImplemented
         return self._spans.keys() == other._spans.keys() and all(
-            np.array_equal(spans, other._spans[partition])
-            for partition, spans in self._spans.items()
+            _same(spans, other._spans[partition]) for partition, spans in self._spans.items()
         )
 
     def __hash__(self) -> int:
@@ -158,12 +162,24 @@ class Coverage:
         spans = {}
         for name, intervals in json.loads(text).items():
             topic, _, number = name.rpartition("/")
-            spans[topic, int(number)] = _united(np.array(intervals, np.int64).reshape(-1, 2))
+            spans[topic, int(number)] = united(np.array(intervals, np.int64).reshape(-1, 2))
         return cls(spans)
 
 
-def _united(spans: np.ndarray) -> np.ndarray:
-    """Intervals of shape (n, 2), sorted; those that touch or overlap are joined."""
+def _in_order(spans: dict[PartitionId, np.ndarray]) -> Coverage:
+    """A coverage of intervals that are in order already, and not empty."""
+    made = Coverage()
+    made._spans = spans
+    return made
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two arrays of intervals are equal: a fifth of the time of `np.array_equal`."""
+    return one is other or (len(one) == len(other) and one.tobytes() == other.tobytes())
+
+
+def united(spans: np.ndarray) -> np.ndarray:
+    """Intervals of shape (n, 2) in any order, sorted; those that touch or overlap are joined."""
     spans = spans[spans[:, 0] < spans[:, 1]]
     if len(spans) < 2:
         return spans
@@ -180,7 +196,7 @@ def _without(spans: np.ndarray, holes: np.ndarray) -> np.ndarray:
     # Every edge of either set cuts the line. A piece stays if it lies in `spans`, not in `holes`.
     edges = np.unique(np.concatenate([spans.ravel(), holes.ravel()]))
     pieces = np.stack([edges[:-1], edges[1:]], axis=1)
-    return _united(pieces[_inside(pieces[:, 0], spans) & ~_inside(pieces[:, 0], holes)])
+    return united(pieces[_inside(pieces[:, 0], spans) & ~_inside(pieces[:, 0], holes)])
 
 
 def _inside(points: np.ndarray, spans: np.ndarray) -> np.ndarray:

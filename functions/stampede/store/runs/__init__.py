@@ -6,6 +6,7 @@ __all__ = [
     "index_sections",
     "keys",
     "merge",
+    "packed_coverage",
     "quarantine",
     "reader",
     "row_values",

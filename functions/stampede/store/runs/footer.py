@@ -24,6 +24,7 @@ from stampede.store.parquet.partial_footers import Descriptions
 from stampede.store.runs.bloom_filters import Filter, Wanted
 from stampede.store.runs.index_sections import Sections, open_section
 from stampede.store.runs.keys import between, bounds, overlapping
+from stampede.store.runs.packed_coverage import Block, UnreadCoverage
 from stampede.store.runs.run import RunInfo
 from stampede.store.runs.run_name import RunName
 from stampede.store.runs.schema import TableSpec
@@ -114,7 +115,7 @@ class RunIndex:
 
 
 def parse_footer(metadata: FileMetaData, info: ObjectInfo, spec: TableSpec) -> RunInfo:
-    """The `RunInfo` in a part's footer.
+    """The `RunInfo` in a part's footer. Offsets in a block are not read: `RunReader.footer` does.
 
     Raises `Damaged` if the object is not a run of this table, or not the one that it is named.
     """
@@ -125,7 +126,8 @@ def parse_footer(metadata: FileMetaData, info: ObjectInfo, spec: TableSpec) -> R
     check_format(info.key, pairs)
     try:
         inputs, rows, first, last = (json.loads(pairs[key]) for key in _KEYS)
-        coverage = Coverage.from_json(pairs[COVERAGE])
+        block = Block.parse(pairs[COVERAGE])
+        coverage = UnreadCoverage(block) if block else Coverage.from_json(pairs[COVERAGE])
         body = pairs[BODY.encode()].decode() if BODY.encode() in pairs else None
         bits = Filter(b64decode(json.loads(pairs[FILTER]))) if FILTER in pairs else None
         sections = _sections(pairs, last, spec)
@@ -174,6 +176,12 @@ def _sections(
     return Sections(pairs[SECTIONS].decode(), last, spec)
 
 
+def _block_length(pairs: Mapping[bytes, bytes]) -> int:
+    """Bytes between the sections and the footer. Raises one of `PARQUET_ERRORS`."""
+    block = Block.parse(pairs[COVERAGE])
+    return block.length if block else 0
+
+
 def parse_index(run: RunInfo, footer: bytes, spec: TableSpec) -> RunIndex:
     """Where a part's row groups lie and which leading keys they hold.
 
@@ -188,7 +196,9 @@ def parse_index(run: RunInfo, footer: bytes, spec: TableSpec) -> RunIndex:
     # Row groups follow each other from the magic number to the sections or the footer.
     # The footer says where these are, since an earlier checkpoint does not.
     sections = _sections(metadata.metadata, run.last, spec)
-    end = run.object.size - 8 - len(footer) - (sections.length if sections is not None else 0)
+    between = sections.length if sections is not None else 0
+    between += _block_length(metadata.metadata)
+    end = run.object.size - 8 - len(footer) - between
     if not np.array_equal(np.append(groups.starts, end), np.append(MAGIC, groups.ends)):
         raise Damaged(f"{run.key} is cut short, or its footer is that of another file")
     return groups.as_index(Descriptions(footer, metadata), run.first, run.last, spec)

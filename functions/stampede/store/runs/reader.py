@@ -3,9 +3,10 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from stampede.store.runs.footer import (
     parse_section,
     with_columns,
 )
+from stampede.store.runs.packed_coverage import PackedCoverage, UnreadCoverage, read_block
 from stampede.store.runs.row_values import COLUMN_BYTES, RowValues
 from stampede.store.runs.run import RunInfo
 from stampede.store.runs.schema import TableSpec
@@ -57,9 +59,11 @@ class RunReader:
         # leaves holes in glibc's memory, 200 MB after a thousand look-ups. Rows get what is left.
         self.indexes = Cache(cache_bytes * 3 // 4)
         self.cache = Cache(cache_bytes)
+        # By digest, as long as a part has them: so each block is read once.
+        self._coverages: WeakValueDictionary[str, PackedCoverage] = WeakValueDictionary()
 
     def footer(self, info: ObjectInfo) -> RunInfo:
-        """A part's metadata, from the end of the object.
+        """A part's metadata, from the end of the object, and its offsets, wherever they are.
 
         Raises `NotFound`, `StoreDown`, `Damaged`.
         """
@@ -69,11 +73,12 @@ class RunReader:
                 None if footer_size <= len(tail) else run_metadata(info.key, tail, self.spec.schema)
             )
             if metadata is not None:
-                return parse_footer(metadata, info, self.spec)
-            footer = tail[-footer_size:] if footer_size <= len(tail) else self._footer(info)
-            run = parse_footer(parse_verified(info.key, footer), info, self.spec)
-            self._cache_index(run, footer)
-            return run
+                run = parse_footer(metadata, info, self.spec)
+            else:
+                footer = tail[-footer_size:] if footer_size <= len(tail) else self._footer(info)
+                run = parse_footer(parse_verified(info.key, footer), info, self.spec)
+                self._cache_index(run, footer)
+        return self._with_coverage(run, tail, footer_size)
 
     def index(self, run: RunInfo, section: int | None = None) -> RunIndex:
         """The part's row groups, or those of a section; all of them if the section is damaged.
@@ -125,6 +130,22 @@ class RunReader:
     def has(self, run: RunInfo, groups: Sequence[int]) -> bool:
         """Whether the cache has all of `groups`."""
         return all(self.cache.holds(_cached(group, run)) for group in groups)
+
+    def _with_coverage(self, run: RunInfo, tail: bytes, footer_size: int) -> RunInfo:
+        """A part with its offsets, if a block has them; `tail` ends with its footer."""
+        if not isinstance(run.coverage, UnreadCoverage):
+            return run
+        block = run.coverage.block
+        coverage = self._coverages.get(block.digest)  # all parts of a run have the same
+        if coverage is None:
+            begin = len(tail) - footer_size - block.length
+            data = tail[begin:][: block.length] if begin >= 0 else b""
+            start = run.object.size - 8 - footer_size - block.length
+            if not data and start > 0:
+                data = self.objects.get(run.key, start, block.length)
+            coverage = read_block(run.key, block, data)
+            self._coverages[block.digest] = coverage
+        return replace(run, coverage=coverage)
 
     def _index_name(self, run: RunInfo, section: int | None) -> tuple[Any, ...]:
         """The cache's name of the index of a part, or of a section."""

@@ -14,6 +14,7 @@ from stampede.store.offsets.coverage import COVERAGE, Coverage
 from stampede.store.parquet.checksums import (
     BODY_PLACEHOLDER,
     MOST_PAIRS,
+    PACKED,
     PLACEHOLDER,
     new_file,
     seal,
@@ -24,6 +25,7 @@ from stampede.store.runs.bloom_filters import KEY_BITS, Filter
 from stampede.store.runs.footer import FILTER, SECTIONS
 from stampede.store.runs.index_sections import fill, placeholder
 from stampede.store.runs.merge import one_array
+from stampede.store.runs.packed_coverage import PackedCoverage
 from stampede.store.runs.schema import TableSpec
 
 # Rows per row group: what one lookup fetches and decodes, 60 to 140 KB in 0.2 ms.
@@ -77,7 +79,8 @@ class RunWriter:
         """Write the footer, and return the bytes of the file.
 
         `cuts` is the digest of the cuts of a merged run, and `part` the number of this part and
-        that of all parts: a reader holds the part to its name by them.
+        that of all parts: a reader holds the part to its name by them. A packed `coverage` is
+        written before the footer, any other into it.
         """
         metadata: dict[str, Any] = {
             "level": level,
@@ -92,7 +95,8 @@ class RunWriter:
         footer = {f"stampede.{name}": json.dumps(value) for name, value in metadata.items()}
         if level:
             footer |= BODY_PLACEHOLDER
-        footer[COVERAGE.decode()] = coverage.to_json()
+        block = coverage if isinstance(coverage, PackedCoverage) else None
+        footer[COVERAGE.decode()] = block.block.to_json() if block else coverage.to_json()
         small = self._small_filter()
         if small:
             footer[FILTER.decode()] = json.dumps(b64encode(small.data).decode())
@@ -100,15 +104,14 @@ class RunWriter:
         in_sections = self._groups > SMALL_GROUPS or (filtered and not small)
         if in_sections:
             footer[SECTIONS.decode()] = placeholder(self._keys, self._section_groups)
-        pairs = PLACEHOLDER | footer
-        assert len(pairs) <= MOST_PAIRS, "readers find the list of pairs by its short head"
-        self._writer.add_key_value_metadata(pairs)
-        self._writer.close()
+        self._write_footer(PLACEHOLDER | footer | (PACKED if block else {}))
         if in_sections:
             each = filtered and not small
             self._write_sections(
                 [Filter.of(np.concatenate(hashes)) if each else None for hashes in self._hashes]
             )
+        if block:
+            self._write_before_footer(block.data)
         return seal(pa.py_buffer(self._sink.getbuffer()))
 
     @property
@@ -143,16 +146,31 @@ class RunWriter:
 
     def _write_sections(self, filters: Sequence[Filter | None]) -> None:
         """Write the sections before the footer, and their places into it."""
-        with self._sink.getbuffer() as file:
-            start = len(file) - 8 - int.from_bytes(file[-8:-4], "little")
-            footer, magic = bytes(file[start:-8]), bytes(file[-4:])
+        start, footer = self._footer()
         footers = partial_footers(footer, self._spec.schema, SECTION_GROUPS)
         groups = self._section_groups
         places, sections = fill(self._keys, groups, start, footers, filters)
         before = placeholder(self._keys, groups).encode()
         at = footer.rindex(before)
         footer = footer[:at] + places.encode() + footer[at + len(before) :]
+        self._write_before_footer(sections, footer)
+
+    def _write_footer(self, pairs: dict[str, str]) -> None:
+        assert len(pairs) <= MOST_PAIRS, "readers find the list of pairs by its short head"
+        self._writer.add_key_value_metadata(pairs)
+        self._writer.close()
+
+    def _footer(self) -> tuple[int, bytes]:
+        """Where the footer begins, and its bytes."""
+        with self._sink.getbuffer() as file:
+            start = len(file) - 8 - int.from_bytes(file[-8:-4], "little")
+            return start, bytes(file[start:-8])
+
+    def _write_before_footer(self, data: bytes, footer: bytes | None = None) -> None:
+        """Write bytes where the footer begins, and the footer, as it is or this one, after them."""
+        start, present = self._footer()
+        footer = present if footer is None else footer
         self._sink.seek(start)
         self._sink.truncate()
-        for piece in (sections, footer, len(footer).to_bytes(4, "little"), magic):
+        for piece in (data, footer, len(footer).to_bytes(4, "little"), b"PAR1"):
             self._sink.write(piece)

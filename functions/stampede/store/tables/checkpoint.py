@@ -16,10 +16,11 @@ import pyarrow as pa
 from stampede.errors import Damaged
 from stampede.store.objects.object_store import ObjectInfo
 from stampede.store.offsets.coverage import Coverage
-from stampede.store.parquet.checksums import PARQUET_ERRORS, open_file, read_file, write
+from stampede.store.parquet.checksums import PACKED, PARQUET_ERRORS, open_file, read_file, write
 from stampede.store.runs.bloom_filters import Filter
 from stampede.store.runs.footer import check_keys
 from stampede.store.runs.index_sections import Sections
+from stampede.store.runs.packed_coverage import PackedCoverage
 from stampede.store.runs.run import RunInfo, live
 from stampede.store.runs.run_name import RunName, digest
 from stampede.store.runs.schema import TableSpec
@@ -62,8 +63,11 @@ def number_of(key: str) -> int:
     return int(key.rpartition("/")[2].partition("-")[0])
 
 
-def columns(spec: TableSpec) -> pa.Schema:
-    """The columns of a checkpoint. `first` and `last` have the type of the table's leading key."""
+def columns(spec: TableSpec, packed: bool = False) -> pa.Schema:
+    """The columns of a checkpoint. `first` and `last` have the type of the table's leading key.
+
+    `packed` is whether a run has its offsets in a block: then that is a column too.
+    """
     leading = spec.schema.field(spec.leading).type
     return pa.schema(
         [
@@ -79,6 +83,7 @@ def columns(spec: TableSpec) -> pa.Schema:
             pa.field("body_crc32", pa.string()),
             pa.field("filter", pa.binary()),
             pa.field("sections", pa.string()),
+            *([pa.field("offsets", pa.binary())] if packed else []),
         ]
     )
 
@@ -88,8 +93,9 @@ def write_checkpoint(
 ) -> tuple[str, pa.Buffer]:
     """Key and bytes of a checkpoint of a bucket; that of the greatest number is the newest.
 
-    All parts of a run have the same coverage: the first of them has it here. Only live parts have
-    their filter, since a backlog may have ten thousand others.
+    All parts of a run have the same coverage: the first of them has it here, as the run has it, in
+    `coverage` or as a block in `offsets`. Only live parts have their filter, since a backlog may
+    have ten thousand others.
     """
     rows = []
     coverages: dict[str, Coverage] = {}
@@ -97,6 +103,8 @@ def write_checkpoint(
     asked = {part.key for run in live(parts) for part in run}
     for part in parts:
         info, run = part.object, part.name.run
+        coverage = None if run in coverages else part.coverage
+        block = coverage if isinstance(coverage, PackedCoverage) else None
         rows.append(
             {
                 "key": info.key,
@@ -104,19 +112,22 @@ def write_checkpoint(
                 "etag": info.etag,
                 "modified": info.modified,
                 "inputs": part.inputs,
-                "coverage": None if run in coverages else part.coverage.to_json(),
+                "coverage": coverage.to_json() if coverage is not None and not block else None,
                 "rows": part.rows,
                 "first": part.first,
                 "last": part.last,
                 "body_crc32": part.body_crc32,
                 "filter": part.filter.data if part.filter and info.key in asked else None,
                 "sections": part.sections.text if part.sections is not None else None,
+                "offsets": block.data if block else None,
             }
         )
         coverages[run] = part.coverage
     # Within the bytes, so a copy under another number, or in another bucket, shows.
     name = {_NAME: json.dumps({"number": number, "bucket": bucket})}
-    data = write(pa.Table.from_pylist(rows, schema=columns(spec)), name, compression="zstd")
+    packed = any(isinstance(one, PackedCoverage) for one in coverages.values())
+    made = pa.Table.from_pylist(rows, schema=columns(spec, packed))
+    data = write(made, name | (PACKED if packed else {}), compression="zstd")
     return f"{CHECKPOINTS}{spec.name}/{number:010}-{digest(data)}.parquet", data
 
 
@@ -139,8 +150,8 @@ def parse_checkpoint(
             name = RunName.parse(row["key"])
             if name is None:
                 raise Damaged(f"{key} names {row['key']!r}, which is no part of a run")
-            if row["coverage"] is not None:
-                coverages[name.run] = Coverage.from_json(row["coverage"])
+            if (coverage := _coverage(row)) is not None:
+                coverages[name.run] = coverage
             # Earlier checkpoints have neither: such a part is asked for every key.
             bits, sections = row.get("filter"), row.get("sections")
             part = RunInfo(
@@ -160,6 +171,14 @@ def parse_checkpoint(
     except (*PARQUET_ERRORS, AttributeError, RecursionError) as error:
         raise Damaged(f"{key} does not have the columns of a checkpoint: {error}") from None
     return Checkpoint(key, parts, bucket)
+
+
+def _coverage(row: Mapping[str, Any]) -> Coverage | None:
+    """The offsets in a row; None if an earlier row of the same run has them."""
+    if row["coverage"] is not None:
+        return Coverage.from_json(row["coverage"])
+    block = row.get("offsets")
+    return None if block is None else PackedCoverage(block)
 
 
 def _checked_name(key: str, pairs: Mapping[bytes, bytes], buckets: Collection[str] | None) -> str:

@@ -150,7 +150,7 @@ def test_a_checkpoint_of_before_has_neither(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(checkpoint_files, "MOST_NEW_PARTS", 1)
     columns = checkpoint.columns(DETECTIONS)
     before = pa.schema([f for f in columns if f.name not in ("filter", "sections")])
-    monkeypatch.setattr(checkpoint, "columns", lambda spec: before)
+    monkeypatch.setattr(checkpoint, "columns", lambda spec, packed: before)
     objects, _ = filled()
     one = Table(objects, DETECTIONS, threads=1)
     one.append(many(30, 2, version=1), COVERAGE)

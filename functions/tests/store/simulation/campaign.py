@@ -41,6 +41,7 @@ CASTS = (
 )
 # Not one of `CASTS`: another cast there gives each seed another one.
 ORPHANS = ("writer", "repeater", "repeater", "compactor", "orphans", "orphans", "reader")
+INLINE_BYTES = len('{"alerts/0":[[1,10],[11,20]]}')
 # How likely a request fails or its write repeats; and how likely a page of a listing lies.
 FAILS, LIES = (0.0, 0.0, 0.003, 0.02), (0.0, 0.0, 0.02, 0.1)
 
@@ -229,12 +230,14 @@ def _unreadable(key: str) -> None:
 
 @contextmanager
 def small_and_in_one_thread() -> Iterator[None]:
-    """Tiny row groups, many checkpoints; every thread's work is done at once by who asks for it."""
+    """Tiny row groups and footers, many checkpoints; who asks a thread for work does it at once."""
     places = ("store.tables.table", "store.replication.copy", "runtime.bounded_pool")
     patches: list[Any] = [patch(f"stampede.{place}.ThreadPoolExecutor", AtOnce) for place in places]
     small = {"GROUP_ROWS": 2, "SECTION_GROUPS": 2, "SMALL_GROUPS": 2}
     patches += [patch(f"stampede.store.runs.writer.{name}", size) for name, size in small.items()]
     patches.append(patch("stampede.store.tables.checkpoint_files.MOST_NEW_PARTS", 2))
+    # Two intervals: about half of the merged runs keep their offsets in a block.
+    patches.append(patch("stampede.store.runs.packed_coverage.INLINE_BYTES", INLINE_BYTES))
     for one in patches:
         one.start()
     try:

@@ -47,6 +47,22 @@ def offsets_in(coverage: str | bytes) -> frozenset[int]:
     )
 
 
+def offsets_of(data: bytes, coverage: bytes) -> frozenset[int]:
+    """The offsets of a part: those in its footer, or in the block before it."""
+    value = json.loads(coverage)
+    if isinstance(value, dict):
+        return offsets_in(coverage)
+    end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    block = pa.BufferReader(data[end - value[0] : end])
+    rows = json.loads(pa.CompressedInputStream(block, "zstd").read())
+    return frozenset(
+        offset
+        for of_topic in rows.values()
+        for _, start, end in of_topic
+        for offset in range(start, end)
+    )
+
+
 @lru_cache(maxsize=20_000)
 def read_run(key: str, data: bytes) -> RunContent:
     """The content of a part of a run of `cutouts`."""
@@ -61,7 +77,7 @@ def read_run(key: str, data: bytes) -> RunContent:
         int(level),
         int(part[0].partition("of")[2]) if part else 1,
         frozenset(json.loads(pairs[b"stampede.inputs"])),
-        offsets_in(pairs[b"stampede.coverage"]),
+        offsets_of(data, pairs[b"stampede.coverage"]),
         dict(zip(columns["alert_id"], locations, strict=True)),
     )
 

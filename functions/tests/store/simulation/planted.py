@@ -1,5 +1,6 @@
 """Bugs planted on purpose: each is the real code with one thought forgotten."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
@@ -7,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 
 from stampede.deadletters.dead_letter import event_of, table_of_key, write_rows
@@ -22,11 +24,13 @@ from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.replication.copy import Copied
 from stampede.store.replication.replica import Replica
+from stampede.store.runs.packed_coverage import UnreadCoverage
+from stampede.store.runs.reader import RunReader
 from stampede.store.runs.run import Run, RunInfo, complete, inputs_of
 from stampede.store.runs.run_name import prefix
 from stampede.store.runs.schema import PackSpec
 from stampede.store.runs.writer import RunWriter
-from stampede.store.tables import checkpoint_files
+from stampede.store.tables import checkpoint, checkpoint_files
 from stampede.store.tables.listing import Listing
 from stampede.store.tables.table import Table
 from stampede.store.tables.view import TableView
@@ -171,6 +175,65 @@ def checkpoint_with_the_coverage_of_another_run() -> AbstractContextManager[Any]
     return patch.object(checkpoint_files, "write_checkpoint", shifted)
 
 
+def block_with_the_offsets_of_one_input() -> AbstractContextManager[Any]:
+    """A merged run whose offsets have no room in the footer keeps those of its first input."""
+
+    def packed(coverage: Coverage) -> Coverage:
+        made = pack(coverage)
+        first = coverage.partitions()[:1]
+        few = {at: np.array(coverage.intervals(*at)[:1], np.int64) for at in first}
+        return pack(Coverage(few)) if made is not coverage else made
+
+    pack = compaction.packed
+    return patch.object(compaction, "packed", packed)
+
+
+def block_that_is_not_read() -> AbstractContextManager[Any]:
+    """A reader takes offsets that are not in the footer for none."""
+
+    def without(self: RunReader, run: RunInfo, *_: Any) -> RunInfo:
+        unread = isinstance(run.coverage, UnreadCoverage)
+        return replace(run, coverage=Coverage()) if unread else run
+
+    return patch.object(RunReader, "_with_coverage", without)
+
+
+def block_of_another_run() -> AbstractContextManager[Any]:
+    """A reader knows the blocks that it has read by their lengths."""
+
+    def by_length(self: RunReader, run: RunInfo, *more: Any) -> RunInfo:
+        if not isinstance(run.coverage, UnreadCoverage):
+            return run
+        length, known = run.coverage.block.length, self.__dict__.setdefault("by_length", {})
+        if length not in known:
+            known[length] = with_coverage(self, run, *more).coverage
+        return replace(run, coverage=known[length])
+
+    with_coverage = RunReader._with_coverage
+    return patch.object(RunReader, "_with_coverage", by_length)
+
+
+def checkpoint_without_the_blocks() -> AbstractContextManager[Any]:
+    """A checkpoint has the offsets that footers have, and takes the others for none."""
+
+    def coverage(row: dict[str, Any]) -> Coverage | None:
+        return in_row(row | {"offsets": None}) or (Coverage() if row.get("offsets") else None)
+
+    in_row = checkpoint._coverage
+    return patch.object(checkpoint, "_coverage", coverage)
+
+
+def one_name_for_both_kinds_of_footers() -> AbstractContextManager[Any]:
+    """Of two versions one writes offsets into footers, one into blocks, under the same names."""
+    bug, turns = ExitStack(), itertools.count()
+    pack = compaction.packed
+    some = patch.object(compaction, "packed", lambda one: pack(one) if next(turns) % 2 else one)
+    bug.enter_context(some)
+    cuts = property(lambda self: plan.digest(plan.json.dumps([plan.FORMAT, self.parts])))
+    bug.enter_context(patch.object(plan.MergePlan, "cuts", cuts))
+    return bug
+
+
 def orphans_by_the_rows_that_win_now() -> AbstractContextManager[Any]:
     """A pack is an orphan if rows point elsewhere, whatever a run says that is written later."""
     return patch.object(orphans, "_beats", lambda winner, key: winner["pack"] is not None)
@@ -221,6 +284,11 @@ PLANTED: dict[Bug, Scenario] = {
     memory_that_knows_one_merge_only: Scenario(),  # 20
     checkpoint_in_place_of_a_listing: Scenario(),  # 3
     checkpoint_with_the_coverage_of_another_run: Scenario(),  # 20
+    block_with_the_offsets_of_one_input: Scenario(),
+    block_that_is_not_read: Scenario(),
+    block_of_another_run: Scenario(),
+    checkpoint_without_the_blocks: Scenario(),
+    one_name_for_both_kinds_of_footers: Scenario(),
     orphans_by_the_rows_that_win_now: Scenario(actors=ORPHANS[:5]),
     orphans_by_their_alerts_alone: Scenario(actors=ORPHANS[:5]),
 }
