@@ -121,3 +121,10 @@ def test_a_store_of_another_kind_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text('{"store": "filestore"}')
     with pytest.raises(SetupError, match="on filestore, not bluestore"):
         LocalCeph(tmp_path, free_port(2)).start()
+
+
+def test_lists_of_processes_name_the_daemons(ceph: LocalCeph) -> None:
+    """Also those of another version, which `tools/ceph` starts by a loader of their own."""
+    for process in ceph.processes:
+        assert process.pid
+        assert psutil.Process(process.pid).cmdline()[0] == process.name
