@@ -1,7 +1,8 @@
 """Writes docs/how-to/plan-capacity.md: `python tools/capacity.py build/bench.json`.
 
-The page is computed from the figures of `stampede bench cost` in that file, which are kept beside
-it. Without a file it is computed from those that are kept. A test compares the two.
+The page is computed from the figures of `stampede bench cost` and `stampede bench scrub` in that
+file, which are kept beside it. What the file lacks, or without a file all, is computed from those
+that are kept. A test compares the two.
 """
 
 import json
@@ -19,6 +20,10 @@ RATES = (100, 300, 1000, 3000)  # alerts a second
 BUSY = 0.7  # of a core, in the mean: the rest is for bursts
 NIGHT_HOURS = 10
 COPIES = {"in three copies": 3.0, "with erasure coding 4+2": 1.5}  # bytes on disks for each stored
+SCRUBBED_NIGHTS = 100  # that are stored, in the lines of `scrub`
+SCRUB_DAYS = Settings.model_fields["scrub_days"].default
+# How much of the time it reads by default: `functions.scrub.schedule` is every ten minutes.
+SCRUB_SHARE = Settings.model_fields["scrub_seconds"].default / 600
 FANOUT = Settings.model_fields["fanout"].default
 REWRITTEN = 6.6  # times that a row is merged in a table of 10^9 alerts (docs/scale.md)
 # Processes of a pod of each kind: each uses one core at most.
@@ -36,8 +41,8 @@ Figures = Mapping[str, float]
 HEAD = """# Plan capacity
 
 `python tools/capacity.py build/bench.json` computes this page from the figures that
-`stampede bench cost` measured; do not edit it. They come from {cores} cores of {processor}, {when},
-load average {load}, and are in [plan-capacity.json](plan-capacity.json).
+`stampede bench cost scrub` measured; do not edit it. They come from {cores} cores of {processor},
+{when}, load average {load}, and are in [plan-capacity.json](plan-capacity.json).
 Run both commands on your machine, and the page is about yours.
 
 - **Cores** are CPU seconds a second, in the mean. A core that is half as fast counts half.
@@ -55,8 +60,15 @@ Run both commands on your machine, and the page is about yours.
 - **Requests** are those of full batches, as a visit or a backlog brings them. Of a slower stream
   each pod makes about a batch every {linger} ms (`most_linger_ms`). An alert that comes
   while no other waits or is being stored is a batch of its own. Listings, and all that `read`,
-  `scrub`, `reconcile` and deletions ask for, are not counted: they go by time, by readers and by
-  nights.
+  `reconcile` and deletions ask for, are not counted: they go by time, by readers and by nights.
+- **`scrub`** reads all that is stored every {days:.0f} days (`scrub_days`), whether alerts come or
+  not, and compares thumbnails with their images. Its lines are for each {nights} nights that are
+  kept. Of three copies it reads one, of 4+2 the four parts that have the data: the same bytes.
+  Ceph's own deep scrub is not counted. It is one process. The last line says how many nights that
+  can read within {days:.0f} days, if it is busy all the time and if it reads in {share:.0%} of the
+  time, as by default (`scrub_seconds`, `functions.scrub.schedule`). To keep more, make
+  `scrub_days` longer. Measured {scrub_when}, load average {scrub_load}: on a busy machine all takes
+  more CPU time.
 - **A night** has {hours} hours at the rate of its column: 10^7 alerts are 278 a second, so the
   column of 300. Choose disks by the mean rate of the survey, and pods by the rate at which a burst
   is to be stored.
@@ -78,9 +90,15 @@ def page(kept: Mapping) -> str:
         rewritten=REWRITTEN,
         linger=Settings.model_fields["most_linger_ms"].default,
         hours=NIGHT_HOURS,
+        days=SCRUB_DAYS,
+        nights=SCRUBBED_NIGHTS,
+        share=SCRUB_SHARE,
+        scrub_when=kept["scrub"]["when"][:10],
+        scrub_load=kept["scrub"]["load_before"],
     )
     for subject, figures in kept["figures"].items():
-        columns = [column(figures, rate) for rate in RATES]
+        scrub = kept["scrub"]["figures"][subject.removeprefix("a million ")]
+        columns = [column(figures, rate) | scrub_lines(figures, scrub, rate) for rate in RATES]
         text += f"\n## {subject.removeprefix('a million ')}\n\n"
         text += f"| | {' | '.join(f'{rate:,}/s' for rate in RATES)} |\n|---|{'--:|' * len(RATES)}\n"
         for name in columns[0]:
@@ -126,30 +144,60 @@ def column(of: Figures, rate: float) -> dict[str, str]:
     return text
 
 
+def scrub_lines(of: Figures, scrub: Figures, rate: float) -> dict[str, str]:
+    """What `scrub` takes, row by row, of nights at a rate (alerts/s)."""
+    night = 3600 * NIGHT_HOURS * rate / 1e6 * of["stored"]  # GB
+    day = night * SCRUBBED_NIGHTS / SCRUB_DAYS
+    most = 86400 * SCRUB_DAYS / scrub["CPU of scrub for a GB"] / night
+    name = f"`scrub` of {SCRUBBED_NIGHTS} nights"
+    return {
+        f"{name}: GB a day": number(day),
+        f"{name}: cores; of Ceph": "; ".join(
+            number(day * scrub[f"CPU of {part} for a GB"] / 86400) for part in ("scrub", "Ceph")
+        ),
+        f"{name}: GET requests a second": number(day * scrub["GET for a GB"] / 86400),
+        "`scrub`: memory, GB": number(scrub["memory of scrub"] / 1e3),
+        f"`scrub`: nights in {SCRUB_DAYS:.0f} days; by default": (
+            f"{number(most)}; {number(most * SCRUB_SHARE)}"
+        ),
+    }
+
+
 def number(value: float) -> str:
     """Two significant digits, and whole numbers in full."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
-def kept_of(whole: Mapping) -> dict:
-    """What is kept of a bench.json: machine, time, and the figures by subject."""
-    found: dict[str, dict[str, float]] = {}
+def kept_of(whole: Mapping, before: Mapping) -> dict:
+    """What is kept of a bench.json: machine, time, and the figures by subject.
+
+    `before` is what was kept: of what the benchmarks in this file did not measure.
+    """
+    found: dict[str, dict[str, dict[str, float]]] = {"cost": {}, "scrub": {}}
     for figure in whole["figures"]:
-        if figure["benchmark"] == "cost":
-            of = found.setdefault(figure["subject"], {})
+        if figure["benchmark"] in found:
+            subject = figure["subject"].removeprefix("scrub of ")
+            of = found[figure["benchmark"]].setdefault(subject, {})
             of[figure["name"]] = round(figure["value"], 3)
             if figure["name"] == "stored":
                 of["sent"] = round(figure["rival"]["value"], 3)
             if figure["name"] == "merged for the first time":
                 of["all"] = round(figure["rival"]["value"], 3)
-    if not found:
-        sys.exit("the file has no figures of `stampede bench cost`")
-    machine = {name: whole["machine"][name] for name in ("processor", "cores", "load_before")}
-    return {"when": whole["when"], "machine": machine, "figures": found}
+    if not any(found.values()):
+        sys.exit("the file has no figures of `stampede bench cost` or `stampede bench scrub`")
+    kept, machine = dict(before), whole["machine"]
+    if found["cost"]:
+        kept["when"] = whole["when"]
+        kept["machine"] = {name: machine[name] for name in ("processor", "cores", "load_before")}
+        kept["figures"] = found["cost"]
+    if found["scrub"]:
+        when = {"when": whole["when"], "load_before": machine["load_before"]}
+        kept["scrub"] = when | {"figures": found["scrub"]}
+    return kept
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        kept = kept_of(json.loads(Path(sys.argv[1]).read_text()))
+        kept = kept_of(json.loads(Path(sys.argv[1]).read_text()), json.loads(FIGURES.read_text()))
         FIGURES.write_text(json.dumps(kept, indent=1) + "\n")
     PAGE.write_text(page(json.loads(FIGURES.read_text())))

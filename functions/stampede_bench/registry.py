@@ -60,6 +60,9 @@ BENCHMARKS = {
         "storage.space",
         "how much space cutouts take beside gzipped files, and on erasure-coded disks",
     ),
+    "scrub": Benchmark(
+        "storage.scrub", "CPU time and requests of `scrub` for each GB that it reads"
+    ),
     "growth": Benchmark(
         "growth.growth", "look-ups, memory, start-up and compaction of tables of up to 10^9 alerts"
     ),

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from stampede_bench.ingestion.cost import ARRIVE, COMPACT, KINDS, PARTS
 
@@ -33,7 +34,7 @@ def figures() -> dict[str, float]:
 
 def test_the_page_beside_the_figures_is_computed_from_them(tool) -> None:
     kept = json.loads(tool["FIGURES"].read_text())
-    assert len(kept["figures"]) == 3
+    assert len(kept["figures"]) == len(kept["scrub"]["figures"]) == 3
     assert tool["PAGE"].read_text() == tool["page"](kept), "run tools/capacity.py"
 
 
@@ -63,6 +64,30 @@ def test_bytes_of_a_night(tool, figures) -> None:
     found = tool["column"](figures, 1000)  # 36 million alerts in 10 hours
     assert found["**stored, GB a night**"] == "**1,440**"
     assert found["sent by the survey, GB a night"] == "6,120"
+
+
+def test_scrub_counts_by_what_is_stored(tool, figures) -> None:
+    """1,440 GB a night: of a hundred nights 4,800 GB a day, in thirty days."""
+    scrub = {"CPU of scrub for a GB": 18.0, "CPU of Ceph for a GB": 9.0, "GET for a GB": 36.0}
+    found = tool["scrub_lines"](figures, scrub | {"memory of scrub": 500.0}, 1000)
+    assert found["`scrub` of 100 nights: GB a day"] == "4,800"
+    assert found["`scrub` of 100 nights: cores; of Ceph"] == "1; 0.5"
+    assert found["`scrub` of 100 nights: GET requests a second"] == "2"
+    # One core reads as much, and by default it reads in two of ten minutes.
+    assert found["`scrub`: nights in 30 days; by default"] == "100; 20"
+    values = yaml.safe_load((TOOL.parents[1] / "charts/stampede/values.yaml").read_text())
+    assert values["functions"]["scrub"]["schedule"] == "5-55/10 * * * *"
+
+
+def test_figures_of_one_benchmark_leave_those_of_the_other(tool) -> None:
+    before = json.loads(tool["FIGURES"].read_text())
+    machine = {"processor": "x", "cores": 1, "load_before": 9.0}
+    [title, *_] = before["scrub"]["figures"]
+    figure = {"benchmark": "scrub", "subject": f"scrub of {title}", "name": "read", "value": 1.0}
+    kept = tool["kept_of"]({"when": "now", "machine": machine, "figures": [figure]}, before)
+    assert kept == before | {
+        "scrub": {"when": "now", "load_before": 9.0, "figures": {title: {"read": 1.0}}}
+    }
 
 
 def test_a_file_without_figures_of_cost_is_refused(tool, tmp_path) -> None:

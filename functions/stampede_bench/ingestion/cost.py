@@ -88,6 +88,12 @@ class Spent(NamedTuple):
 
 def measure(context: Context) -> Iterator[Figure]:
     """Each survey in a system of its own."""
+    for alerts, live, found in systems(context, "cost"):
+        yield from one_survey(context, live, alerts, found)
+
+
+def systems(context: Context, benchmark: str) -> Iterator[tuple[Load, System, dict[str, int]]]:
+    """For each survey its alerts, a system of its own, and the ids of its processes by name."""
     installer.ensure(installer.KAFKA, context.install, context.progress)
     for survey, rows, most in HISTORIES:
         count = context.scaled(most, most * 4 // 5, least=40)
@@ -100,14 +106,13 @@ def measure(context: Context) -> Iterator[Figure]:
                 context.scratch / name,
                 None,
                 kafka.bootstrap,
-                (f"cost-{name}",),
+                (f"{benchmark}-{name}",),
                 free_port(),
                 context.install,
                 sources=True,  # the page of capacity is about clusters
             )
             with System(plan, silent, reporter(context)) as live:
-                found = pids([*kafka.processes, *live.processes.values()])
-                yield from one_survey(context, live, alerts, found)
+                yield alerts, live, pids([*kafka.processes, *live.processes.values()])
 
 
 def one_survey(
@@ -187,13 +192,19 @@ class Phase:
 
 def compacted(url: str) -> tuple[int, int]:
     """Bytes of runs that `compact` merged for the first time, and bytes that it wrote."""
+    new, written = "stampede_compacted_new_bytes_total", "stampede_compacted_bytes_total"
+    found = totals(url, new, written)
+    return found[new], found[written]
+
+
+def totals(url: str, *names: str) -> dict[str, int]:
+    """The sums of some counters of a function."""
     with urllib.request.urlopen(f"{url}/metrics", timeout=30) as response:
         families = [*text_string_to_metric_families(response.read().decode())]
-    first, written = (
-        sum(sample.value for family in families for sample in family.samples if sample.name == name)
-        for name in ("stampede_compacted_new_bytes_total", "stampede_compacted_bytes_total")
-    )
-    return int(first), int(written)
+    samples = [sample for family in families for sample in family.samples]
+    return {
+        name: int(sum(sample.value for sample in samples if sample.name == name)) for name in names
+    }
 
 
 def size_of(bucket: S3Objects, prefix: str = "") -> int:
