@@ -4,16 +4,21 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 
 import pytest
+import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from e2e.alert_rules.rules import NAMESPACE, rules
 from e2e.commands import run, until
+from e2e.prometheus import Prometheus, prometheus, targets
 from e2e.stampede_up import StampedeUp, stored_counts
+from stampede.cli.running import running
 from stampede_local.kafka import make_topics
 from stampede_simulator.alert_bytes import SimulatedAlert
 from stampede_simulator.simulator import Simulator
@@ -21,11 +26,13 @@ from tests.support.store import stored_alerts
 
 SEED = 11
 NIGHTS, EACH = 15, 12
-MISSING = 4  # of this night there is no topic
-EXPIRED = 7  # of this one `lightcurves` has read nothing when Kafka deletes it
+MISSING = (4, 5)  # of these nights there is no topic, though programme 2 has one
+EXPIRED = 7  # of this one the source of `lightcurves` has read nothing when Kafka deletes it
 RENAMED = 10  # since then Rubin has another version
 FAMILIES = "ztf_{YYYYMMDD:20}_programid1,lsst-alerts-v{n}"
-READ_SECONDS = 60
+STARTED_ONCE = ("cutouts", "lightcurves", "source")
+READ_SECONDS = 120
+FIRING_SECONDS = 120  # the rules wait for seconds, but the machine may be busy
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -34,7 +41,9 @@ class Survey:
 
     def __init__(self, kafka: str) -> None:
         self._kafka = kafka
-        self._producer = Producer({"bootstrap.servers": kafka})
+        # Otherwise it makes an expired topic anew when it asks for its partitions again.
+        options = {"bootstrap.servers": kafka, "allow.auto.create.topics": False}
+        self._producer = Producer(options)
         alerts = [*Simulator(SEED).alerts(4 * NIGHTS * EACH)]
         self._alerts: dict[str, Iterator[SimulatedAlert]] = {
             survey: iter([each for each in alerts if each.survey == survey])
@@ -77,29 +86,83 @@ def findings(up: StampedeUp, check: str) -> list[str]:
     return [finding["fault"] for finding in found["findings"]]
 
 
+@contextmanager
+def watched(up: StampedeUp, directory: Path) -> Iterator[Prometheus]:
+    """A Prometheus that evaluates the chart's alert rules, with short times."""
+    system = running(up.data)
+    assert system is not None
+    file = directory / "rules.yml"
+    file.write_text(yaml.safe_dump(rules()))
+    configuration = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(file)],
+        "scrape_configs": [
+            {"job_name": "up", "static_configs": targets(dict(system.urls), NAMESPACE)}
+        ],
+    }
+    with prometheus(directory / "prometheus", configuration) as evaluating:
+        until(lambda: evaluating.query("stampede_source_ready == 1"), READ_SECONDS)
+        yield evaluating
+
+
+def started(up: StampedeUp) -> list[int]:
+    """The ids of the processes that are never to be started again."""
+    return sorted(each.pid for name in STARTED_ONCE for each in up.processes(name))
+
+
+def nobody_reads(*topics: str) -> list[str]:
+    """What the doctor says of topics of programme 2."""
+    like = "which is like ztf_{YYYYMMDD}_programid1, lsst-alerts-v{n}"
+    return [f"nobody reads the topic {topic}, {like}" for topic in topics]
+
+
 def test_fifteen_nights_and_a_change_of_version(tmp_path: Path) -> None:
-    """Nothing is missing, nothing is restarted, and the doctor names each planted trouble."""
+    """Nothing is missing or restarted. The doctor and an alert name each planted trouble."""
     today = datetime.now(UTC).date()
     days = [today - timedelta(NIGHTS - 1 - number) for number in range(NIGHTS)]
-    with StampedeUp(tmp_path / "data", "--topics", FAMILIES) as up:
+    others = [night(days[number], 2) for number in MISSING]
+    with (
+        StampedeUp(tmp_path / "data", "--sources", "--topics", FAMILIES) as up,
+        watched(up, tmp_path) as alerts,
+    ):
+
+        def fires(alert: str, wanted: bool = True) -> None:
+            until(lambda: (alert in alerts.firing()) == wanted, FIRING_SECONDS)
+
         survey = Survey(up.kafka)
-        before = {name: up.processes(name)[0].pid for name in ("cutouts", "lightcurves")}
+        before = started(up)
+        (reader,) = [
+            each
+            for each in up.processes("source")
+            if each.environ()["STAMPEDE_GROUP"].endswith("-lightcurves")
+        ]
         slowest = 0.0
         for number, day in enumerate(days):
-            (reader,) = up.processes("lightcurves")
             if number == EXPIRED:
+                fires("StampedeSourceDown", False)
                 reader.send_signal(signal.SIGSTOP)
             begin = time.monotonic()
-            if number != MISSING:
+            if number not in MISSING:
                 survey.send(night(day), "ztf")
+            else:
+                make_topics(up.kafka, [night(day, 2)], 1)
             survey.send("lsst-alerts-v11" if number >= RENAMED else "lsst-alerts-v10", "lsst")
             until(lambda: stored_in_cutouts(up, len(survey.sent)), READ_SECONDS)
             slowest = max(slowest, time.monotonic() - begin)
             if number == EXPIRED:
+                fires("StampedeSourceDown")
                 survey.delete(night(day))
                 reader.send_signal(signal.SIGCONT)
+                fires("StampedeSourceDown", False)
+            if number == MISSING[-1]:
+                fires("StampedeTopicUnread")
+                fires("StampedeTopicSilent")
+                assert findings(up, "topics") == [
+                    *nobody_reads(*others),
+                    f"ztf_{{YYYYMMDD}}_programid1 has had no topic for some nights, "
+                    f"and there is {others[-1]}",
+                ]
         print(f"the slowest night was stored {slowest:.1f} s after it was sent")
-        make_topics(up.kafka, [night(today, 2)], 1)
         audit = up.wait_until_stored()
         count = len(survey.sent)
         assert stored_counts(audit) == {
@@ -110,12 +173,11 @@ def test_fifteen_nights_and_a_change_of_version(tmp_path: Path) -> None:
         assert f"{lost}: Kafka has deleted this topic" in audit.output
         assert "were deleted with it before they were stored in detections" in audit.output
         assert len(stored_alerts.stored_cutouts(up.url, survey.sent)) > 2 * count
-        assert findings(up, "topics") == [
-            f"nobody reads the topic {night(today, 2)}, which is like "
-            "ztf_{YYYYMMDD}_programid1, lsst-alerts-v{n}"
-        ]
+        fires("StampedeTopicSilent", False)
+        fires("StampedeTopicUnread")
+        assert findings(up, "topics") == nobody_reads(*others)
         told = findings(up, "ledger")
         assert told
         assert all(lost in fault and "before they were stored" in fault for fault in told)
-        assert {name: up.processes(name)[0].pid for name in before} == before
+        assert started(up) == before
         up.stop().assert_succeeded()
