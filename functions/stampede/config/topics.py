@@ -246,7 +246,7 @@ def _place(kind: str, text: str) -> Place | None:
     if kind == "n":
         return tuple(map(int, text.split(".")))
     try:
-        return (datetime.strptime(text, "%Y%m%d").date().toordinal(),)
+        return (date(int(text[:4]), int(text[4:6]), int(text[6:])).toordinal(),)
     except ValueError:
         return None
 

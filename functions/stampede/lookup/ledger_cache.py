@@ -12,9 +12,10 @@ from stampede.config.topics import Topics
 from stampede.errors import SetupError
 from stampede.lookup.ttl_cache import TtlCache
 from stampede.store.integrity.dead_letter_offsets import DeadLetterOffsets
-from stampede.store.integrity.ledger import Account, Entry, accounts, entries, expected, quarantined
+from stampede.store.integrity.ledger import Account, Entry, accounts, expected, quarantined
+from stampede.store.integrity.topic_entries import TopicEntries, entries_by_topic, in_order
 from stampede.store.objects.object_store import Objects
-from stampede.store.offsets.coverage import Coverage, Interval, PartitionId, topic_key
+from stampede.store.offsets.coverage import Interval, PartitionId, split_topic_key
 from stampede.store.tables.table import Table
 from stampede.telemetry.logs import get_logger
 
@@ -44,11 +45,16 @@ class LedgerPage(NamedTuple):
     """
 
     accounts: dict[str, Account]
-    entries: list[Entry]
+    by_topic: Mapping[str, TopicEntries]
     damaged: Mapping[str, str] = MappingProxyType({})
     asked: frozenset[str] = frozenset()
     error: str | None = None
     topics: Topics = Topics()
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All entries, table by table."""
+        return list(in_order(self.by_topic.values(), self.accounts))
 
 
 class LedgerCache:
@@ -65,6 +71,7 @@ class LedgerCache:
         self._tables = tables
         self._letters = DeadLetterOffsets(objects)
         self._pages = TtlCache(self._read, MAX_AGE)
+        self._before: Mapping[str, TopicEntries] = {}
         self._silent: str | None = None
         self._silent_until = float("-inf")
 
@@ -90,7 +97,7 @@ class LedgerCache:
         why = self._silent if topics else None
         return LedgerPage(
             by_table,
-            entries(by_table, known),
+            self._entries(by_table, known),
             damaged | quarantined(by_table),
             error=why,
             topics=self._topics,
@@ -105,26 +112,34 @@ class LedgerCache:
         """The ledger and what Kafka tells of it. Raises `SetupError`, `StoreDown`."""
         spans = kafka.expected()  # before the store: see there
         by_table = self._accounts()
-        seen = Coverage.union(account.all for account in by_table.values())
-        others = {key for key, _ in seen.partitions()} - set(kafka.keys.values())
+        others: dict[str, list[str]] = {}
+        for key in {
+            key for account in by_table.values() for key, _ in account.all.partitions()
+        } - set(kafka.keys.values()):
+            others.setdefault(split_topic_key(key)[0], []).append(key)
         # Offsets under another key may be the same topic's: `audit` finds that out from samples.
         asked = frozenset(
             key
             for topic, key in kafka.keys.items()
-            if not any(kafka.may_be(topic, other) for other in others)
+            if not any(kafka.may_be(topic, other) for other in others.get(topic, ()))
         )
-        found = entries(
-            by_table, known | {at: span for at, span in spans.items() if at[0] in asked}
-        )
-        judged = [
-            kafka.judge(entry, by_table[entry.table])
-            if topic_key(entry.topic, entry.topic_id) in asked or kafka.is_earlier(entry)
-            else entry
-            for entry in found
-        ]
+        spans = {at: span for at, span in spans.items() if at[0] in asked}
+        found = self._entries(by_table, known | spans)
+        judged = {
+            key: topic.map(lambda entry: kafka.judge(entry, by_table[entry.table]))
+            if key in asked or (topic.lacks and kafka.is_earlier(topic.entries[0]))
+            else topic
+            for key, topic in found.items()
+        }
         return LedgerPage(
             by_table, judged, damaged | quarantined(by_table), asked, topics=self._topics
         )
+
+    def _entries(
+        self, by_table: dict[str, Account], known: Mapping[PartitionId, Interval]
+    ) -> Mapping[str, TopicEntries]:
+        self._before = entries_by_topic(by_table, known, self._before)
+        return self._before
 
     def _accounts(self) -> dict[str, Account]:
         return accounts(self._objects, self._tables, self._letters)

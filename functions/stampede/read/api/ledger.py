@@ -1,6 +1,7 @@
 """Route of the completeness ledger."""
 
-from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from stampede.read.service import service_of
 from stampede.read.web import parameters
 from stampede.store.integrity.ledger import Entry
 from stampede.store.integrity.ledger_json import entry_json
+from stampede.store.integrity.topic_entries import TopicEntries, in_order
 from stampede.store.offsets.coverage import topic_key
 
 MOST_ITEMS = 100_000
@@ -48,17 +50,20 @@ def as_json(
         At most so many items, in the order of topics, from the one behind `after` on. `next` is the
         `after` of the items that follow, None if there are none.
     """
-    entries = page.entries
-    if family is not None:
-        entries = [one for one in entries if page.topics.family_of(one.topic) == family]
+    topics = [
+        topic
+        for topic in page.by_topic.values()
+        if family in (None, page.topics.family_of(topic.topic))
+    ]
     following = None
     if limit or after:
-        entries = sorted(entries, key=_place)
-        start = bisect_right([_place(one) for one in entries], _parsed(after)) if after else 0
-        entries = entries[start:]
-        if limit and len(entries) > limit:
-            following = _token(entries[limit - 1])
-        entries = entries[:limit]
+        place = _parsed(after) if after else None
+        later = (entry for entry in _by_place(topics, place) if not place or _place(entry) > place)
+        entries = list(islice(later, limit))
+        if entries and limit and next(later, None):
+            following = _token(entries[-1])
+    else:
+        entries = list(in_order(topics, page.accounts))
     items = []
     for entry in entries:
         account = page.accounts[entry.table]
@@ -75,6 +80,13 @@ def as_json(
         "damaged": [{"key": key, "why": why} for key, why in page.damaged.items()],
         "kafka": {"asked": bool(page.asked), "error": page.error},
     }
+
+
+def _by_place(topics: Sequence[TopicEntries], after: Place | None) -> Iterator[Entry]:
+    """The entries by topic, partition and table, from the topic of `after` on."""
+    for topic in topics:
+        if after is None or topic.key >= after[0]:
+            yield from sorted(topic.entries, key=_place)
 
 
 def _place(entry: Entry) -> Place:

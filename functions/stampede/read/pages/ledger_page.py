@@ -16,6 +16,7 @@ from stampede.read.service import service_of
 from stampede.read.summaries.maintenance_state import LETTERS
 from stampede.read.web import parameters
 from stampede.store.integrity.ledger import Entry
+from stampede.store.integrity.topic_entries import TopicEntries, in_order
 from stampede.store.offsets.coverage import Interval, topic_key
 
 MOST_BARS = 100
@@ -72,23 +73,22 @@ async def ledger_page(request: Request) -> Response:
     service = service_of(request)
     page = await service.run_ledger(service.ledger.page)
     upkeep = await service.run_upkeep(service.upkeep.upkeep)
-    keys = past_keys(page)
-    past = past_topics(page, keys)
+    past = past_topics(page)
     number = parameters.whole_number(request.query_params, "page", 1, MOST_PAGES) or 1
     last = max(1, -(-len(past) // PAST_TOPICS))
     number = min(number, last)
     shown = past[(number - 1) * PAST_TOPICS : number * PAST_TOPICS]
-    worst = sorted(page.entries, key=lambda entry: -entry.missing_count)
+    worst = worst_entries(page)
     text = pages.page(
         "ledger.html",
         verdict=verdict(page),
-        totals=totals(page, keys),
-        past=shown,
+        totals=totals(page, {topic.key for topic in past}),
+        past=[_past(topic) for topic in shown],
         past_topics=len(past),
         past_page=number,
         past_pages=last,
-        bars=[_bar(page, entry) for entry in worst[:MOST_BARS]],
-        more_bars=len(worst) - MOST_BARS,
+        bars=[_bar(page, entry) for entry in worst],
+        more_bars=sum(len(topic.entries) for topic in page.by_topic.values()) - MOST_BARS,
         kinds_of_offsets=ledger_bars.KINDS,
         page=page,
         damaged=list(page.damaged.items())[:MOST_DAMAGED],
@@ -99,63 +99,55 @@ async def ledger_page(request: Request) -> Response:
     return pages.html(text)
 
 
-def past_topics(page: LedgerPage, past: set[str]) -> list[PastTopic]:
-    """The topics with these keys, the latest first."""
-    by_topic: dict[str, list[Entry]] = {}
-    for entry in page.entries:
-        if (key := topic_key(entry.topic, entry.topic_id)) in past:
-            by_topic.setdefault(key, []).append(entry)
+def past_topics(page: LedgerPage) -> list[TopicEntries]:
+    """The families' past nights and versions that are complete, the latest first."""
     return [
-        PastTopic(
-            group[0].topic,
-            group[0].topic_id,
-            partitions=len({entry.partition for entry in group}),
-            received=sum(
-                max(one.received for one in group if one.partition == number)
-                for number in {entry.partition for entry in group}
-            ),
-            dead_lettered=sum(entry.dead_lettered for entry in group),
-            deleted=sum(high - low for entry in group for low, high in entry.deleted),
-        )
-        for _, group in sorted(by_topic.items(), reverse=True)
+        topic
+        for key, topic in reversed([*page.by_topic.items()])
+        if key not in page.asked
+        and not topic.lacks
+        and page.topics.family_of(topic.topic) != topic.topic
     ]
 
 
-def past_keys(page: LedgerPage) -> set[str]:
-    """The keys of the families' past nights and versions that are complete."""
-    past, incomplete = set(), set()
-    for entry in page.entries:
-        key = topic_key(entry.topic, entry.topic_id)
-        if entry.missing or entry.faults:
-            incomplete.add(key)
-        elif page.topics.family_of(entry.topic) != entry.topic and key not in page.asked:
-            past.add(key)
-    return past - incomplete
+def _past(topic: TopicEntries) -> PastTopic:
+    sums = topic.by_table.values()
+    return PastTopic(
+        topic.topic,
+        topic.topic_id,
+        partitions=max(one.partitions for one in sums),
+        received=topic.received,
+        dead_lettered=sum(one.dead_lettered for one in sums),
+        deleted=topic.deleted,
+    )
+
+
+def worst_entries(page: LedgerPage) -> list[Entry]:
+    """The entries of which most is missing, at most `MOST_BARS`."""
+    topics = sorted(page.by_topic.values(), key=lambda topic: not topic.lacks)
+    lacking = [topic for topic in topics if topic.lacks]
+    # Enough topics for all bars, with those that lack anything.
+    chosen = {topic.key for topic in topics[: len(lacking) + MOST_BARS]}
+    some = [topic for key, topic in page.by_topic.items() if key in chosen]
+    entries = in_order(some, page.accounts)
+    return sorted(entries, key=lambda entry: -entry.missing_count)[:MOST_BARS]
 
 
 def totals(page: LedgerPage, past: set[str]) -> list[Totals]:
     """The sums of each topic and table, without the topics with the keys `past`."""
-    by_topic: dict[tuple[str, str, str], list[Entry]] = {}
-    for entry in page.entries:
-        if topic_key(entry.topic, entry.topic_id) not in past:
-            place = entry.topic, entry.topic_id or "", entry.table
-            by_topic.setdefault(place, []).append(entry)
-    return [
+    found = [
         Totals(
-            topic,
-            topic_id or None,
+            topic.topic,
+            topic.topic_id,
             table,
-            partitions=len(group),
-            received=sum(entry.received for entry in group),
-            stored=sum(entry.stored for entry in group),
-            dead_lettered=sum(entry.dead_lettered for entry in group),
-            missing=sum(entry.missing_count for entry in group),
-            in_flight=sum(entry.in_flight_count for entry in group)
-            if topic_key(topic, topic_id or None) in page.asked
-            else None,
+            *sums[:-1],
+            in_flight=sums.in_flight if topic.key in page.asked else None,
         )
-        for (topic, topic_id, table), group in sorted(by_topic.items())
+        for topic in page.by_topic.values()
+        if topic.key not in past
+        for table, sums in topic.by_table.items()
     ]
+    return sorted(found, key=lambda one: (one.topic, one.topic_id or "", one.table))
 
 
 def _bar(page: LedgerPage, entry: Entry) -> Bar:

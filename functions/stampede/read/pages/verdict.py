@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from stampede.lookup.ledger_cache import LedgerPage
 from stampede.lookup.response_warnings import counted
+from stampede.store.integrity.topic_entries import Sums, in_order
 
 
 class Verdict(NamedTuple):
@@ -20,18 +21,28 @@ class Verdict(NamedTuple):
 
 def verdict(page: LedgerPage) -> Verdict:
     """The verdict of a ledger."""
-    faults = [_missing(page, table) for table in page.accounts]
+    sums = {table: Sums() for table in page.accounts}
+    for topic in page.by_topic.values():
+        for table, of_topic in topic.by_table.items():
+            sums[table] += of_topic
+    faults = [
+        f"{counted(of_table.missing, 'alert')} missing in {table}"
+        for table, of_table in sums.items()
+        if of_table.missing
+    ]
     if page.damaged:
         faults.append(f"{counted(len(page.damaged), 'damaged object')} left out")
-    faults += [f"{entry.topic}: {why}" for entry in page.entries for why in entry.faults]
-    if found := [fault for fault in faults if fault]:
-        more = f"; {counted(len(found) - 3, 'more fault')}" if len(found) > 3 else ""
-        return Verdict(False, f"{'; '.join(found[:3])}{more}.")
-    received = max((_sum(page, table, "received") for table in page.accounts), default=0)
+    lacking = [topic for topic in page.by_topic.values() if topic.lacks]
+    for entry in in_order(lacking, page.accounts):
+        faults += [f"{entry.topic}: {why}" for why in entry.faults]
+    if faults:
+        more = f"; {counted(len(faults) - 3, 'more fault')}" if len(faults) > 3 else ""
+        return Verdict(False, f"{'; '.join(faults[:3])}{more}.")
+    received = max((of_table.received for of_table in sums.values()), default=0)
     if not received:
         return Verdict(None, "No alert has been received yet.")
-    dead = sum(_sum(page, table, "dead_lettered") for table in page.accounts)
-    flight = max(_sum(page, table, "in_flight_count") for table in page.accounts)
+    dead = sum(of_table.dead_lettered for of_table in sums.values())
+    flight = max(of_table.in_flight for of_table in sums.values())
     letters = (
         f" or {'a dead letter' if dead == 1 else f'one of {dead:,} dead letters'}" if dead else ""
     )
@@ -39,12 +50,3 @@ def verdict(page: LedgerPage) -> Verdict:
     return Verdict(
         True, f"Each of {counted(received, 'alert')} received is stored{letters}{moving}."
     )
-
-
-def _missing(page: LedgerPage, table: str) -> str:
-    missing = _sum(page, table, "missing_count")
-    return f"{counted(missing, 'alert')} missing in {table}" if missing else ""
-
-
-def _sum(page: LedgerPage, table: str, count: str) -> int:
-    return sum(getattr(entry, count) for entry in page.entries if entry.table == table)

@@ -10,6 +10,7 @@ __all__ = [
     "referenced_packs",
     "references",
     "scrub_state",
+    "topic_entries",
     "unindexed_packs",
     "verification",
     "verified_objects",

@@ -208,20 +208,28 @@ def entries(
         low, high = ranges.get(partition, (spans[0][0], spans[-1][1]) if spans else (0, 0))
         ranges[partition] = (min(low, spans[0][0]) if spans else low, high)
     return [
-        Entry(
-            table,
-            *split_topic_key(topic_key),
-            partition,
-            low,
-            high,
-            _count_offsets(account.stored, topic_key, partition),
-            _count_offsets(account.dead_alone, topic_key, partition),
-            account.known.missing(topic_key, partition, low, high),
-            not_messages=_count_offsets(account.skipped_alone, topic_key, partition),
-        )
+        entry_of(table, account, partition, low, high)
         for table, account in by_table.items()
-        for (topic_key, partition), (low, high) in sorted(ranges.items())
+        for partition, (low, high) in sorted(ranges.items())
     ]
+
+
+def entry_of(table: str, account: Account, place: PartitionId, low: int, high: int) -> Entry:
+    """The entry of a table and partition whose offsets are ``[low, high)``."""
+    topic, topic_id = split_topic_key(place[0])
+    number = place[1]
+    return Entry(
+        table,
+        topic,
+        topic_id,
+        number,
+        low,
+        high,
+        _count_offsets(account.stored, *place),
+        _count_offsets(account.dead_alone, *place),
+        account.known.missing(*place, low, high),
+        not_messages=_count_offsets(account.skipped_alone, *place),
+    )
 
 
 def _count_offsets(coverage: Coverage, topic: str, partition: int) -> int:
