@@ -57,8 +57,10 @@ class TopicFamily(NamedTuple):
 
     def place(self, topic: str) -> Place | None:
         """Where a topic stands in the family; None if it is not of the family."""
-        middle = _DATE if self.kind == "YYYYMMDD" else _VERSION
-        matched = re.fullmatch(f"{re.escape(self.before)}{middle}{re.escape(self.after)}", topic)
+        if not topic.startswith(self.before) or not topic.endswith(self.after):
+            return None
+        middle = topic[len(self.before) : len(topic) - len(self.after)]
+        matched = re.fullmatch(_DATE if self.kind == "YYYYMMDD" else _VERSION, middle)
         return _place(self.kind, matched[1]) if matched else None
 
     def current(self, topics: Collection[str], today: date) -> set[str]:

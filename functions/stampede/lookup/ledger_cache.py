@@ -13,7 +13,7 @@ from stampede.errors import SetupError
 from stampede.lookup.ttl_cache import TtlCache
 from stampede.store.integrity.dead_letter_offsets import DeadLetterOffsets
 from stampede.store.integrity.ledger import Account, Entry, accounts, expected, quarantined
-from stampede.store.integrity.topic_entries import TopicEntries, entries_by_topic, in_order
+from stampede.store.integrity.topic_entries import TopicEntries, TopicLedger, in_order
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Interval, PartitionId, split_topic_key
 from stampede.store.tables.table import Table
@@ -71,7 +71,7 @@ class LedgerCache:
         self._tables = tables
         self._letters = DeadLetterOffsets(objects)
         self._pages = TtlCache(self._read, MAX_AGE)
-        self._before: Mapping[str, TopicEntries] = {}
+        self._ledger = TopicLedger()
         self._silent: str | None = None
         self._silent_until = float("-inf")
 
@@ -97,7 +97,7 @@ class LedgerCache:
         why = self._silent if topics else None
         return LedgerPage(
             by_table,
-            self._entries(by_table, known),
+            self._ledger.read(by_table, known),
             damaged | quarantined(by_table),
             error=why,
             topics=self._topics,
@@ -124,7 +124,7 @@ class LedgerCache:
             if not any(kafka.may_be(topic, other) for other in others.get(topic, ()))
         )
         spans = {at: span for at, span in spans.items() if at[0] in asked}
-        found = self._entries(by_table, known | spans)
+        found = self._ledger.read(by_table, known | spans)
         judged = {
             key: topic.map(lambda entry: kafka.judge(entry, by_table[entry.table]))
             if key in asked or (topic.lacks and kafka.is_earlier(topic.entries[0]))
@@ -134,12 +134,6 @@ class LedgerCache:
         return LedgerPage(
             by_table, judged, damaged | quarantined(by_table), asked, topics=self._topics
         )
-
-    def _entries(
-        self, by_table: dict[str, Account], known: Mapping[PartitionId, Interval]
-    ) -> Mapping[str, TopicEntries]:
-        self._before = entries_by_topic(by_table, known, self._before)
-        return self._before
 
     def _accounts(self) -> dict[str, Account]:
         return accounts(self._objects, self._tables, self._letters)

@@ -21,10 +21,8 @@ class Verdict(NamedTuple):
 
 def verdict(page: LedgerPage) -> Verdict:
     """The verdict of a ledger."""
-    sums = {table: Sums() for table in page.accounts}
-    for topic in page.by_topic.values():
-        for table, of_topic in topic.by_table.items():
-            sums[table] += of_topic
+    topics = [*page.by_topic.values()]
+    sums = {table: Sums.of([topic.by_table[table] for topic in topics]) for table in page.accounts}
     faults = [
         f"{counted(of_table.missing, 'alert')} missing in {table}"
         for table, of_table in sums.items()
@@ -32,7 +30,7 @@ def verdict(page: LedgerPage) -> Verdict:
     ]
     if page.damaged:
         faults.append(f"{counted(len(page.damaged), 'damaged object')} left out")
-    lacking = [topic for topic in page.by_topic.values() if topic.lacks]
+    lacking = [topic for topic in topics if topic.lacks]
     for entry in in_order(lacking, page.accounts):
         faults += [f"{entry.topic}: {why}" for why in entry.faults]
     if faults:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from stampede.errors import Damaged, NotFound
 from stampede.store.integrity.verified_objects import footer_of
 from stampede.store.objects.object_store import ObjectInfo, Objects
-from stampede.store.offsets.coverage import COVERAGE, Coverage
+from stampede.store.offsets.coverage import COVERAGE, Coverage, LastUnion
 from stampede.store.parquet.checksums import PARQUET_ERRORS
 
 DEAD_LETTERS = "deadletters/"
@@ -25,6 +25,7 @@ class DeadLetterOffsets:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._known: dict[ObjectInfo, Coverage] = {}
+        self._unions: dict[str, LastUnion] = {}
 
     def of_table(self, table: str, quarantined: dict[str, str] | None = None) -> Coverage:
         """The offsets of a table's dead letters. Raises `StoreDown`.
@@ -46,7 +47,7 @@ class DeadLetterOffsets:
                     quarantined[info.key] = coverage.message
         kept = {info: held for info, held in self._known.items() if not info.key.startswith(prefix)}
         self._known = kept | found
-        return Coverage.union(found.values())
+        return self._unions.setdefault(table, LastUnion()).of(found.values())
 
     def _read(
         self, infos: list[ObjectInfo]

@@ -15,12 +15,15 @@ import numpy as np
 
 from stampede.store.integrity.ledger import Account, Entry, entry_of
 from stampede.store.offsets.coverage import (
+    Coverage,
     Interval,
     PartitionId,
     arrays,
     same_spans,
     split_topic_key,
 )
+
+_NONE = Coverage()
 
 
 class Sums(NamedTuple):
@@ -33,8 +36,10 @@ class Sums(NamedTuple):
     missing: int = 0
     in_flight: int = 0
 
-    def __add__(self, other: tuple[Any, ...]) -> "Sums":
-        return Sums(*map(sum, zip(self, other, strict=True)))
+    @classmethod
+    def of(cls, several: Sequence["Sums"]) -> "Sums":
+        """The sums of several topics."""
+        return cls(*map(sum, zip(*several, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +102,27 @@ class TopicEntries:
         """What `function` makes of each entry; the same object if it changes none."""
         entries = tuple(map(function, self.entries))
         return self if all(map(is_, entries, self.entries)) else replace(self, entries=entries)
+
+
+class TopicLedger:
+    """The entries by topic, as of the last reading."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, TopicEntries] = {}
+        self._accounts: Sequence[Coverage] = ()
+        self._known: Mapping[PartitionId, Interval] = {}
+
+    def read(
+        self, accounts: Mapping[str, Account], known: Mapping[PartitionId, Interval]
+    ) -> dict[str, TopicEntries]:
+        """As `entries_by_topic`; nothing is done if nothing has changed since the last call."""
+        each = [(one.stored, one.dead_lettered, one.not_messages) for one in accounts.values()]
+        held = [coverage if coverage else _NONE for group in each for coverage in group]
+        same = len(held) == len(self._accounts) and all(map(is_, held, self._accounts))
+        if not same or known != self._known:
+            self._topics = entries_by_topic(accounts, known, self._topics)
+            self._accounts, self._known = held, known
+        return self._topics
 
 
 def entries_by_topic(

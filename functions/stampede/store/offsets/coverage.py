@@ -6,9 +6,12 @@ Every run, pack and object of dead letters carries one in its Parquet footer, so
 
 import json
 from collections.abc import Iterable, Mapping
+from operator import is_
 
 import numpy as np
 
+LARGE = 256
+"""Partitions of a coverage that is large."""
 COVERAGE = b"stampede.coverage"  # its key in a Parquet footer
 PartitionId = tuple[str, int]  # topic key and number of the partition
 Interval = tuple[int, int]  # offsets [low, high)
@@ -169,6 +172,35 @@ class Coverage:
             topic, _, number = name.rpartition("/")
             spans[topic, int(number)] = united(np.array(intervals, np.int64).reshape(-1, 2))
         return cls(spans)
+
+
+class LastUnion:
+    """Unites coverages that nearly always are the same objects as the last time.
+
+    Then the result is the same object too. The large ones are united apart: there are new small
+    ones every second, and large ones every hour.
+    """
+
+    def __init__(self) -> None:
+        # Together, because threads may share it.
+        self._last: tuple[list[Coverage], Coverage] = [], Coverage()
+        self._large: LastUnion | None = None
+
+    def of(self, parts: Iterable[Coverage]) -> Coverage:
+        """The union of `parts`."""
+        parts = list(parts)
+        before, union = self._last
+        if len(parts) == len(before) and all(map(is_, parts, before)):
+            return union
+        large = [part for part in parts if len(part._spans) > LARGE]
+        if large and len(large) < len(parts):
+            self._large = self._large or LastUnion()
+            small = [part for part in parts if len(part._spans) <= LARGE]
+            union = Coverage.union([self._large.of(large), *small])
+        else:
+            union = Coverage.union(parts)
+        self._last = parts, union
+        return union
 
 
 def arrays(coverage: Coverage) -> Mapping[PartitionId, np.ndarray]:

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.objects.object_store import ObjectInfo, find, gives_others, read_twice
+from stampede.store.offsets.coverage import LastUnion
 from stampede.store.runs.footer import RunIndex
 from stampede.store.runs.quarantine import Fault, Quarantine
 from stampede.store.runs.reader import RunReader
@@ -71,6 +72,7 @@ class Listing:
         # Parts in quarantine as they were before: what is lost if somebody deletes them.
         self._hidden: dict[str, RunInfo] = {}
         self._view: TableView | None = None
+        self._union = LastUnion()
 
     @property
     def listed(self) -> bool:
@@ -230,7 +232,8 @@ class Listing:
         """Make the view of what was listed and is not in quarantine."""
         with self._choosing:  # so that the last view has the faults that all threads added
             faults = [*self.quarantine.faults(), *self._vanished]
-            self._view = TableView(self._spec, self._readable(), faults, self.omitted)
+            readable = self._readable()
+            self._view = TableView(self._spec, readable, faults, self.omitted, self._union)
 
     def _readable(self) -> list[RunInfo]:
         return [part for part in (self._seen or {}).values() if not self.quarantine.holds(part.key)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from stampede.store.offsets.coverage import Coverage
+from stampede.store.offsets.coverage import Coverage, LastUnion
 from stampede.store.runs.bloom_filters import Wanted
 from stampede.store.runs.keys import bounds, overlapping
 from stampede.store.runs.quarantine import Fault
@@ -55,6 +55,8 @@ class TableView:
     omitted
         Parts that a listing left out, by key with the reason: it may have left out others, so any
         lookup may lack rows.
+    union
+        That of the view before.
 
     Attributes
     ----------
@@ -70,7 +72,9 @@ class TableView:
         parts: Sequence[RunInfo],
         faults: Iterable[Fault],
         omitted: Mapping[str, str] | None = None,
+        union: LastUnion | None = None,
     ) -> None:
+        self._union = union or LastUnion()
         self._spec, self._faults, self._omitted = spec, list(faults), omitted or {}
         self._by_run: dict[str, list[RunInfo]] = {}
         for part in sorted(parts, key=lambda part: part.name.part):
@@ -104,7 +108,7 @@ class TableView:
     @cached_property
     def coverage(self) -> Coverage:
         """The offsets that the live runs hold for certain."""
-        return Coverage.union(run[0].coverage for run in self._whole)
+        return self._union.of(run[0].coverage for run in self._whole)
 
     def not_held(self, gone: Iterable[RunInfo]) -> list[RunInfo]:
         """Those of the parts that are gone whose offsets the live runs do not hold.

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stampede.store.integrity.ledger import Account, Entry, entries
-from stampede.store.integrity.topic_entries import Sums, entries_by_topic, in_order
+from stampede.store.integrity.topic_entries import Sums, TopicLedger, entries_by_topic, in_order
 from stampede.store.offsets.coverage import Coverage
 
 places = st.tuples(st.sampled_from(["a@1", "a@2", "b", "c@9"]), st.integers(0, 2))
@@ -50,6 +50,15 @@ def test_what_was_before_changes_nothing(
     earlier = entries_by_topic(before, known)
     topics = entries_by_topic(by_table, known, earlier)
     assert list(in_order(topics.values(), by_table)) == entries(by_table, known)
+
+
+@given(st.lists(st.tuples(accounts, ranges), min_size=2, max_size=3))
+def test_each_reading_is_right(readings: list) -> None:
+    ledger = TopicLedger()
+    for by_table, known in [*readings, readings[-1]]:
+        topics = ledger.read(by_table, known)
+        assert list(in_order(topics.values(), by_table)) == entries(by_table, known)
+    assert ledger.read(by_table, known) is topics
 
 
 def of_nights(count: int) -> Coverage:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stampede.store.offsets.coverage import Coverage
+from stampede.store.offsets import coverage
+from stampede.store.offsets.coverage import Coverage, LastUnion
 
 partitions = st.tuples(
     st.sampled_from(["ztf_20261120_programid1", "lsst-alerts"]), st.integers(0, 2)
@@ -48,6 +49,19 @@ def test_is_a_set_of_offsets(a: dict, b: dict) -> None:
 def test_union_of_many_is_their_sum(many: list) -> None:
     united = Coverage.union(map(Coverage.of, many))
     assert members(united) == set().union(*map(as_set, many))
+
+
+@given(st.lists(st.tuples(offsets, st.booleans()), max_size=8), st.integers(0, 2))
+def test_the_last_union_is_the_union(changes: list[tuple[dict, bool]], large: int) -> None:
+    """Whatever is added or left out since the last one."""
+    last, parts = LastUnion(), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coverage, "LARGE", large)
+        for each, keep in changes:
+            parts = [*parts[0 if keep else 1 :], Coverage.of(each)]
+            united = last.of(parts)
+            assert united == Coverage.union(parts)
+            assert last.of(list(parts)) is united
 
 
 @given(offsets)
