@@ -105,7 +105,7 @@ def first_answer(folder: Path, settings: Settings, path: str) -> Start:
     begin = time.perf_counter()
     process.start()
     try:
-        status = _ask(process, port, path, begin + SECONDS)
+        status = ask(process, port, path, begin + SECONDS)
         found = Start(1e3 * (time.perf_counter() - begin), 1e3 * cpu_seconds(process.pid or 0))
     finally:
         process.stop()
@@ -119,8 +119,8 @@ def _bytecode(folder: Path) -> dict[str, str]:
     return {"PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
 
 
-def _ask(process: Process, port: int, path: str, until: float) -> int:
-    """The status of the response; 0 if none came."""
+def ask(process: Process, port: int, path: str, until: float) -> int:
+    """The status of a process's response, once it listens; 0 if none came."""
     while process.running and time.perf_counter() < until:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
         try:

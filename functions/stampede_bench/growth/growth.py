@@ -26,6 +26,7 @@ from stampede.store.tables.table import Table
 from stampede_bench.figures import Bound, Context, Figure, Rival, percentile
 from stampede_bench.growth.large import large
 from stampede_bench.growth.lookups import in_turn, keep_indexes_only, lookups, resident
+from stampede_bench.growth.nights import nights
 from stampede_bench.growth.starts import real_alert, starts
 from stampede_bench.instruments import synthetic
 from stampede_bench.instruments.bucket import open_bucket
@@ -61,7 +62,7 @@ class ProbeResult(NamedTuple):
 
 
 def measure(context: Context) -> Iterator[Figure]:
-    """Tables of three sizes, a start and look-ups at 10^9 alerts, then compaction."""
+    """Tables of three sizes, a start and look-ups at 10^9 alerts, a topic a night, compaction."""
     with servers(context, kafka=False) as running:
         sizes = [context.scaled(*alerts, least=2 * FLUSH) for alerts in ALERTS]
         smallest: tuple[Settings, int] | None = None
@@ -91,6 +92,8 @@ def measure(context: Context) -> Iterator[Figure]:
             context.progress(f"{spec.name} of {alerts:,} alerts")
             count = context.scaled(100, 60, least=10)
             yield from large(settings, spec, alerts, rows, count)
+        years = (running.settings(f"bench-growth-{name}") for name in ("year", "decade"))
+        yield from nights(context, *years)
     context.progress("appending and merging, level by level")
     yield from rewritten(context)
 

@@ -19,6 +19,7 @@ from stampede.alerts.columns import KINDS
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.index_sections import Sections, as_text
+from stampede.store.runs.packed_coverage import packed
 from stampede.store.runs.reader import RunReader
 from stampede.store.runs.run import RunInfo
 from stampede.store.runs.run_name import RunName, digest
@@ -166,6 +167,7 @@ def made_up(spec: TableSpec, size: Size, by_level: Mapping[int, RunInfo]) -> Ite
     """The parts that compaction leaves, without coverage of one offset in `ALERTS_PER_HOLE`."""
     for run in size.runs():
         coverage = with_holes(run.first * FLUSH, (run.first + run.flushes) * FLUSH)
+        coverage = packed(coverage) if run.level else coverage
         rows, count = _rows(run, spec), _parts(run, spec, size)
         inputs = tuple(
             f"{run.level - 1:04}-{digest(spec.name, str(run), str(number))}"

@@ -25,3 +25,8 @@ def test_growth_takes_the_requests_of_its_model(measure) -> None:
         assert 1 <= lookup.value <= 3 * lookup.rival.value
         assert large[table, "read by a look-up"].value > 10
         assert large[table, "memory after those look-ups"].on_target
+    nights = {name: figure for (subject, name), figure in found.items() if "a night" in subject}
+    assert nights["offsets in the largest footer"].met
+    assert nights["offsets in the largest footer"].rival.value > 10_000
+    assert nights["read by a start of all 5 tables, more than without"].met
+    assert nights["page of the ledger, read anew: CPU"].met
