@@ -14,6 +14,11 @@ from e2e.on_cluster.__main__ import temporarily_up
 from e2e.on_cluster.failure import print_failure
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.release import INSTALL_SECONDS, Release
+from tests.support import tested_with
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tested_with.register(config)
 
 
 @pytest.hookimpl(wrapper=True)

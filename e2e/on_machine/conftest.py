@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import tested_with
+
 HERE = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tested_with.register(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -25,6 +25,7 @@ from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
 from stampede_local.process import Process, wait_until
+from tests.support import tested_with
 from tests.support.served import Served
 from tests.support.store.ceph import minio_of
 from tests.support.store.versitygw import VersityGateway
@@ -41,6 +42,10 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("stampede")
 
 SERVERS = {"ceph_packages", "ceph", "kafka_packages", "kafka", "gateway"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tested_with.register(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -41,6 +41,7 @@ REFERENCE = (
     "reference/client-api.md",
     "columns.md",
     "store.md",
+    "tested-with.md",
     "reference/events.md",
     "reference/chart.md",
     "reference/packages.md",
