@@ -49,7 +49,11 @@ def cluster_of(cluster: Any) -> list[Software]:
     ]
     for part in ("serving", "eventing"):
         for deployment in cluster.get("deployments", f"knative-{part}"):
-            if version := deployment["metadata"]["labels"].get("app.kubernetes.io/version"):
+            version = deployment["metadata"]["labels"].get("app.kubernetes.io/version")
+            if version == "devel":  # images that were built here have the version as their tag
+                image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+                version = image.rpartition(":")[2]
+            if version:
                 found.append(Software(f"Knative {part.title()}", version.removeprefix("v")))
                 break
     return found
