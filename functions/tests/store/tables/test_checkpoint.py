@@ -284,9 +284,10 @@ def test_many_parts_and_many_holes_make_a_small_checkpoint(monkeypatch) -> None:
     [key] = checkpoints(objects)
     parts = table.runs()
     assert len(parts) > 4
-    size = len(holes.to_json())
-    assert sum(part.object.size for part in parts) > len(parts) * size
-    assert objects.head(key).size < size
+    block = parts[0].coverage.block.length
+    assert block > 10_000
+    assert sum(part.object.size for part in parts) > len(parts) * block
+    assert objects.head(key).size < len(holes.to_json())
     known = newest_checkpoint(objects, DETECTIONS).parts
     assert len({id(part.coverage) for part in known.values() if part.name.level}) == 1
 
