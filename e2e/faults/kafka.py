@@ -12,12 +12,12 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from e2e.faults.later import Later
 from e2e.faults.processes import Processes
 from e2e.places import ROOT
-from stampede.events import ALERT_FUNCTIONS
+from stampede.events import BOTH_TABLES
 from stampede_simulator.alert_bytes import SimulatedAlert
 
 TOPIC = "short-lived"
 """A topic of which retention deletes records that no function has got."""
-GROUPS = ("stampede-cutouts", "stampede-lightcurves")
+GROUP = "stampede"
 MEMBER_SECONDS = (2.0, 12.0)
 FETCH_SECONDS = 1.0  # longer than a fetch that the broker holds while it has no record
 RESPONSE_SECONDS = 20.0
@@ -32,7 +32,7 @@ FAILED = (KafkaException, NotDeleted)  # Kafka itself may be killed or stand sti
 
 
 class Kafka:
-    """Meddles with the functions' groups and with the records of topics.
+    """Meddles with the group of `alerts` and with the records of topics.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Kafka:
     sent
         The alerts in `TOPIC`, by offset.
     forgotten
-        The offsets of `TOPIC` that were deleted before a group had committed them.
+        The offsets of `TOPIC` that were deleted before the group had committed them.
     """
 
     def __init__(
@@ -65,31 +65,30 @@ class Kafka:
         self.forgotten: set[int] = set()
 
     def rebalance(self) -> str:
-        """Another consumer joins a group of the functions, commits nothing, and leaves."""
-        group = self._chance.choice(GROUPS)
+        """Another consumer joins the group of `alerts`, commits nothing, and leaves."""
         seconds = self._chance.uniform(*MEMBER_SECONDS)
-        self._later.start(lambda: self._be_member(group, seconds))
-        return f"rebalance of {group}, which has another member for {seconds:.0f} s"
+        self._later.start(lambda: self._be_member(seconds))
+        return f"rebalance of {GROUP}, which has another member for {seconds:.0f} s"
 
     def forget_what_is_stored(self) -> str | None:
-        """Retention deletes records that both groups have committed."""
+        """Retention deletes records that the group has committed."""
         where = TopicPartition(self._chance.choice(self._topics), self._chance.randrange(4))
         try:
-            committed = [self._committed(group, where) for group in GROUPS]
-            if min(committed) <= 0:
+            committed = self._committed(where)
+            if committed <= 0:
                 return None
-            low = self._delete(where, min(committed))
+            low = self._delete(where, committed)
         except FAILED:
             return None
         return f"retention of {where.topic}/{where.partition} to {low}, which is stored"
 
     def forget_what_is_new(self) -> str | None:
-        """Retention deletes records while the functions stand still; some newer ones stay.
+        """Retention deletes records while `alerts` stands still; some newer ones stay.
 
-        Either function may have got some of them.
+        It may have got some of them.
         """
         where = TopicPartition(TOPIC, 0)
-        functions = [each for name in ALERT_FUNCTIONS for each in self._processes.all(name)]
+        functions = self._processes.all(BOTH_TABLES)
         try:
             if not self.sent:
                 self._send(KEPT)  # Stampede knows where the topic began
@@ -97,7 +96,7 @@ class Kafka:
             for function in functions:
                 self._processes.suspend(function)
             time.sleep(FETCH_SECONDS)
-            committed = min(self._committed(group, where) for group in GROUPS)
+            committed = self._committed(where)
             if committed <= 0:
                 return None
             count = self._chance.randint(1, MOST_SENT)
@@ -113,12 +112,12 @@ class Kafka:
                 self._processes.resume(function)
         return f"retention-early of {TOPIC}/0 to {low}, before {count} records were stored"
 
-    def _be_member(self, group: str, seconds: float) -> None:
+    def _be_member(self, seconds: float) -> None:
         with suppress(KafkaException):
             member = Consumer(
                 self._servers
                 | {
-                    "group.id": group,
+                    "group.id": GROUP,
                     "partition.assignment.strategy": "cooperative-sticky",
                     "auto.offset.reset": "earliest",
                     "enable.auto.commit": False,
@@ -133,9 +132,9 @@ class Kafka:
             finally:
                 member.close()
 
-    def _committed(self, group: str, where: TopicPartition) -> int:
-        """The offset that a group has committed; negative without one. Raises `KafkaException`."""
-        asking = Consumer(self._servers | {"group.id": group})
+    def _committed(self, where: TopicPartition) -> int:
+        """The offset that the group committed; negative without one. Raises `KafkaException`."""
+        asking = Consumer(self._servers | {"group.id": GROUP})
         try:
             [found] = asking.committed([where], RESPONSE_SECONDS)
             return int(found.offset)

@@ -12,7 +12,7 @@ from e2e.faults.later import Later
 from e2e.stampede_up import StampedeUp
 
 EVENTS = ("notifications", "broker", "thumbnails", "replicate", "reconcile", "scrub")
-ALERTS = ("cutouts", "lightcurves", "deadletters", "compact", "read")
+ALERTS = ("alerts", "deadletters", "compact", "read")
 SERVERS = ("radosgw", "ceph-osd", "second-radosgw", "kafka")
 STOP_SECONDS = (4.0, 30.0)  # some stops are longer than every grace
 CLOCK_SECONDS = (5.0, 20.0)

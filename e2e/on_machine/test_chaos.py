@@ -8,14 +8,14 @@ import pytest
 
 from e2e.commands import RUN_SECONDS, BackgroundCommand
 from e2e.stampede_up import StampedeUp, stored_counts
-from stampede.events import ALERT_FUNCTIONS
+from stampede.events import BOTH_TABLES
 from stampede_simulator.simulator import Mix, Simulator
 from tests.support.store import stored_alerts
 
 COUNT = 1500
 RATE = 40  # alerts a second, so that alerts are in flight whenever a process dies
 SEED = 9
-FUNCTIONS = ("cutouts", "lightcurves", "deadletters", "compact", "read")
+FUNCTIONS = (BOTH_TABLES, "deadletters", "compact", "read")
 SERVERS = ("radosgw", "ceph-osd", "kafka")
 
 
@@ -23,7 +23,7 @@ SERVERS = ("radosgw", "ceph-osd", "kafka")
 def test_nothing_is_lost_when_processes_are_killed(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     killed = 0
-    rounds = [*FUNCTIONS, *SERVERS, *ALERT_FUNCTIONS, *ALERT_FUNCTIONS]
+    rounds = [*FUNCTIONS, *SERVERS, *[BOTH_TABLES] * 4]
     rng.shuffle(rounds)
     simulator = Simulator(SEED, mix=Mix(corrupt=0.004, duplicates=0.02))
     alerts = list(simulator.alerts(COUNT))

@@ -35,7 +35,7 @@ RATE = 120  # alerts a second: the machine keeps up despite the restarts, and is
 SEED = 31
 GRACE = "20"  # seconds before reconcile checks a pack
 EVENTS = ("notifications", "broker", "thumbnails", "replicate", "reconcile")
-ALERTS = ("cutouts", "lightcurves", "deadletters", "compact", "read")
+ALERTS = ("alerts", "deadletters", "compact", "read")
 VICTIMS = (*EVENTS, *ALERTS, "second-radosgw")
 DEATHS = 4 * len(VICTIMS)  # at most; a slow machine would do nothing but restart processes
 

@@ -18,9 +18,9 @@ SECONDS = 120  # timeout; RGW serves a new topic within 30 s
 TRACES = ["0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319d"]
 SENDER = "b7ad6b7169203331"
 STEPS = [
-    ("stampede-cutouts", "deliver alert"),
-    ("stampede-cutouts", "cutouts takes event"),
-    ("stampede-cutouts", "store batch"),
+    ("stampede-alerts", "deliver alert"),
+    ("stampede-alerts", "alerts takes event"),
+    ("stampede-alerts", "store batch"),
     ("stampede-notifications", "announce object"),
     ("stampede-broker", "broker takes event"),
     ("stampede-thumbnails", "thumbnails takes event"),

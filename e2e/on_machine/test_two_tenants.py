@@ -155,5 +155,5 @@ def test_neither_tenant_sees_the_other(tenants: list[Tenant]) -> None:
 def post(tenant: Tenant, key: str) -> int:
     """The response of a tenant's function to an event that is no alert, with a key."""
     headers = event_headers(0) | key_header(Settings(event_key=key))
-    url = json.loads((tenant.data / "up.json").read_text())["urls"]["cutouts"]
+    url = json.loads((tenant.data / "up.json").read_text())["urls"]["alerts"]
     return urllib3.request("POST", url, body=b"no alert", headers=headers, timeout=60).status

@@ -5,6 +5,7 @@ The status tells the sender of an event whether to retry (Knative Eventing deliv
 at once.
 """
 
+from collections.abc import Iterable
 from typing import Self
 
 
@@ -17,10 +18,13 @@ class StampedeError(Exception):
         Stable identifier, the last part of the RFC 9457 ``type``.
     status
         HTTP status of the response, of a function or of `read`.
+    tables
+        The tables that lack an alert because of it; empty if all that an event fills lack it.
     """
 
     name = "internal"
     status = 500
+    tables: tuple[str, ...] = ()
 
     def __init__(self, message: str) -> None:
         # A stranger's names and texts may hold lone surrogates, which no response could carry.
@@ -30,7 +34,13 @@ class StampedeError(Exception):
 
     def anew(self) -> Self:
         """The same error to raise once more: a raised one holds the frames that it came through."""
-        return type(self)(self.message)
+        return self.of_tables(self.tables)
+
+    def of_tables(self, tables: Iterable[str]) -> Self:
+        """The same error, of these tables."""
+        error = type(self)(self.message)
+        error.tables = tuple(tables)
+        return error
 
 
 class NotAnEvent(StampedeError):

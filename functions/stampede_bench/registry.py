@@ -38,6 +38,10 @@ BENCHMARKS = {
         "ingestion.replicate",
         "MB/s to a second site at 0 and 150 ms, HTTP and HTTPS, push and pull",
     ),
+    "fetch": Benchmark(
+        "ingestion.fetch",
+        "CPU time and Kafka's bytes of alerts that are fetched once, or once for each table",
+    ),
     "recover": Benchmark(
         "ingestion.recover", "how fast a backlog is stored after an outage of the store"
     ),

@@ -64,13 +64,15 @@ def of_ledger(settings: Settings) -> Environment:
     }
 
 
-def of_input(settings: Settings, urls: Mapping[str, str], name: str, table: str) -> Environment:
-    """For what takes alerts from Kafka: the function `name`, which fills `table`, or its source."""
+def of_input(
+    settings: Settings, urls: Mapping[str, str], name: str = "", table: str = ""
+) -> Environment:
+    """For what takes alerts from Kafka, for both tables or for one, which function `name` fills."""
     return {
-        "STAMPEDE_DEAD_LETTER_SINK": f"{urls['deadletters']}/{table}",
+        "STAMPEDE_DEAD_LETTER_SINK": urls["deadletters"] + (table and f"/{table}"),
         "STAMPEDE_KAFKA": settings.kafka,
         "STAMPEDE_TOPICS": settings.topics,
-        "STAMPEDE_GROUP": f"{settings.group}-{name}",
+        "STAMPEDE_GROUP": settings.group + (name and f"-{name}"),
         "STAMPEDE_KAFKA_OPTIONS": json.dumps(_CONSUMER_OPTIONS | settings.kafka_options),
     }
 

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from stampede.cli.running import UP
 from stampede.config.settings import Settings
-from stampede.events import ALERT_FUNCTIONS
+from stampede.events import ALERT_FUNCTIONS, BOTH_TABLES
 from stampede.events.auth.access import url_with_key
 from stampede.events.http.probes import is_ready
 from stampede.runtime.progress import Progress, silent
@@ -111,7 +111,8 @@ class System:
         self._start_alert_functions()
         for name, url in self.urls.items():
             # What reads Kafka is not ready while that lacks the topics, which may come later.
-            probe = "liveness" if name.removeprefix(SOURCE) in ALERT_FUNCTIONS else "readiness"
+            reads_kafka = name == BOTH_TABLES or name.startswith(SOURCE)
+            probe = "liveness" if reads_kafka else "readiness"
             wait_until(partial(is_ready, url, probe), self.processes[name], READY_SECONDS)
         ports.save()
         self._write_up_file()
@@ -185,18 +186,20 @@ class System:
         bucket_notifications.setup(self.settings.model_copy(update=update), silent)
 
     def _start_alert_functions(self) -> None:
-        """Start the functions that store alerts. They read Kafka, or each has a source."""
+        """Start what stores alerts: one process that reads Kafka, or two that sources send to."""
+        if not self.plan.sources:
+            env = {}
+            if self.plan.topics:
+                env = environment.of_input(self.settings, self.urls)
+                env["STAMPEDE_FROM_KAFKA"] = "true"
+            self._start_process(BOTH_TABLES, BOTH_TABLES, env, free_port(), SOURCE_STAGE)
+            return
         for name, table in ALERT_FUNCTIONS.items():
-            env = environment.of_input(self.settings, self.urls, name, table)
-            if not self.plan.topics:
-                self._start_function(name)
-            elif self.plan.sources:
-                self._start_function(name)
+            self._start_function(name)
+            if self.plan.topics:
+                env = environment.of_input(self.settings, self.urls, name, table)
                 env["K_SINK"] = self.urls[name]
                 self._start_process(f"{SOURCE}{name}", "source", env, free_port(), SOURCE_STAGE)
-            else:
-                env["STAMPEDE_FROM_KAFKA"] = "true"
-                self._start_process(name, name, env, free_port(), SOURCE_STAGE)
 
     def _start_function(self, name: str, env: Mapping[str, str] | None = None) -> None:
         port = self.plan.port if name == "read" else free_port()

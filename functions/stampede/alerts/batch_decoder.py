@@ -9,7 +9,7 @@ one of them is to blame.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 
 import numpy as np
@@ -20,6 +20,7 @@ from stampede.alerts.arrays import concat
 from stampede.alerts.batch_parts import (
     AlertIdentity,
     Decoded,
+    DecodedAlerts,
     Guards,
     Images,
     Part,
@@ -112,8 +113,8 @@ class BatchDecoder:
         DecoderFailed
             The batch as a whole cannot be decoded.
         """
-
-        return self._decoded(messages, isolation, suspect, self._cutouts, CUTOUT)
+        parts, faults = self._all_parts(messages, isolation, suspect, self._cutouts)
+        return _decoded(parts, faults, CUTOUT)
 
     def detections(
         self,
@@ -127,9 +128,30 @@ class BatchDecoder:
         """
 
         def read(records: Records, isolated: bool) -> Part:
-            return self._detections(records, isolated, messages)
+            return self._points(records, *self._whole(records, isolated), messages)
 
-        return self._decoded(messages, isolation, suspect, read, DETECTION)
+        parts, faults = self._all_parts(messages, isolation, suspect, read)
+        return _decoded(parts, faults, DETECTION)
+
+    def alerts(
+        self,
+        messages: Sequence[Bytes],
+        isolation: Isolation = Isolation.FAST,
+        suspect: Suspect = lambda numbers: None,
+    ) -> DecodedAlerts:
+        """What `cutouts` and `detections` return, by reading each record once.
+
+        A message that cannot be decoded for one of them has its error in both.
+        """
+
+        def read(records: Records, isolated: bool) -> Part:
+            group, faults = self._whole(records, isolated)
+            points = self._points(records, group, faults, messages)
+            return points._replace(cutouts=_images(group, faults))
+
+        parts, faults = self._all_parts(messages, isolation, suspect, read)
+        images = [part.cutouts or Part(CUTOUT.empty_table(), [], part.faults) for part in parts]
+        return DecodedAlerts(_decoded(images, faults, CUTOUT), _decoded(parts, faults, DETECTION))
 
     def identities(
         self,
@@ -150,34 +172,28 @@ class BatchDecoder:
                 alerts[number] = AlertIdentity(group.survey.NAME, **head)
             return Part(CUTOUT.empty_table(), [], faults)
 
-        faults = self._decoded(messages, isolation, suspect, read, CUTOUT).faults
-        return alerts, faults
+        parts, unframed = self._all_parts(messages, isolation, suspect, read)
+        return alerts, _decoded(parts, unframed, CUTOUT).faults
 
-    def _decoded(
-        self,
-        messages: Sequence[Bytes],
-        isolation: Isolation,
-        suspect: Suspect,
-        read: Read,
-        schema: pa.Schema,
-    ) -> Decoded:
+    def _all_parts(
+        self, messages: Sequence[Bytes], isolation: Isolation, suspect: Suspect, read: Read
+    ) -> tuple[list[Part], list[StampedeError | None]]:
+        """What `read` makes of the first messages; and of each of these None, or why it has none.
+
+        The parts have faults of their own.
+        """
         by_schema, faults, count = self._sort(messages, isolation, suspect)
         parts: list[Part] = []
         for records in by_schema:
             if isolation is Isolation.ALONE:
                 for one in records.split(1):
-                    faults |= _faults(self._parts(one, isolation, suspect, read))
+                    for part in self._parts(one, isolation, suspect, read):
+                        faults |= part.lost
                 records = records.without(faults)
             parts += self._parts(records, isolation, suspect, read)
         if isolation is not Isolation.FAST:
             suspect([])  # what goes wrong from here on is no single message's fault
-        faults |= _faults(parts)
-        rows = concat(schema, [part.rows for part in parts if part.rows.num_rows])
-        raw = [alerts for part in parts for alerts in part.raw]
-        groups = [group for part in parts for group in part.groups]
-        origins = concat(ORIGIN, [part.origins for part in parts if part.origins is not None])
-        of_messages = [faults.get(number) for number in range(count)]
-        return Decoded(rows, of_messages, raw, groups, origins)
+        return parts, [faults.get(number) for number in range(count)]
 
     def _sort(
         self, messages: Sequence[Bytes], isolation: Isolation, suspect: Suspect
@@ -248,21 +264,24 @@ class BatchDecoder:
             yield from self._parts(half, isolation, suspect, read)
 
     def _cutouts(self, records: Records, isolated: bool) -> Part:
-        group, faults = self._decode(records, [], isolated)
-        if not group.heads.num_rows:
-            return Part(CUTOUT.empty_table(), [], faults)
-        rows, bad_images, origins = cutout_rows(group)
-        return Part(rows, [], faults | bad_images, origins=origins)
+        return _images(*self._decode(records, [], isolated))
 
-    def _detections(self, records: Records, isolated: bool, messages: Sequence[Bytes]) -> Part:
+    def _whole(self, records: Records, isolated: bool) -> tuple[SchemaGroup, Faults]:
+        """Decode all fields of records, as `_decode`."""
         schema = records.schema
         images = schema.survey.CUTOUT_FIELDS.values()
         fields = [name for name in schema.fields if name not in images]
-        group, faults = self._decode(records, fields, isolated)
+        return self._decode(records, fields, isolated)
+
+    def _points(
+        self, records: Records, group: SchemaGroup, faults: Faults, messages: Sequence[Bytes]
+    ) -> Part:
+        """The points of a group of records; `faults` are those of records that it lacks."""
+        schema = records.schema
         if not group.heads.num_rows:
             return Part(DETECTION.empty_table(), [], faults)
         points = detection_rows(group, self._times(), self._programids)
-        faults |= points.faults
+        faults = faults | points.faults
         group = group.without(points.faults)
         if not group.heads.num_rows:
             return Part(points.rows, [], faults)
@@ -331,8 +350,25 @@ class BatchDecoder:
         return table.drop_columns(sent), images
 
 
-def _faults(parts: Iterable[Part]) -> Faults:
-    return {number: fault for part in parts for number, fault in part.faults.items()}
+def _decoded(
+    parts: Sequence[Part], faults: Sequence[StampedeError | None], schema: pa.Schema
+) -> Decoded:
+    """The parts as one; `faults` are those of messages that are in no part."""
+    of_parts = {number: fault for part in parts for number, fault in part.faults.items()}
+    rows = concat(schema, [part.rows for part in parts if part.rows.num_rows])
+    raw = [alerts for part in parts for alerts in part.raw]
+    groups = [group for part in parts for group in part.groups]
+    origins = concat(ORIGIN, [part.origins for part in parts if part.origins is not None])
+    of_messages = [of_parts.get(number, fault) for number, fault in enumerate(faults)]
+    return Decoded(rows, of_messages, raw, groups, origins)
+
+
+def _images(group: SchemaGroup, faults: Faults) -> Part:
+    """The cutouts of a group of records; `faults` are those of records that it lacks."""
+    if not group.heads.num_rows:
+        return Part(CUTOUT.empty_table(), [], faults)
+    rows, bad_images, origins = cutout_rows(group)
+    return Part(rows, [], faults | bad_images, origins=origins)
 
 
 def _cannot_be_decoded(error: Exception) -> StampedeError:

@@ -57,6 +57,13 @@ class Decoded(NamedTuple):
             yield OfProgramme([] if each is None else [each], rows, messages)
 
 
+class DecodedAlerts(NamedTuple):
+    """A batch that was decoded once for both tables: each has faults of its own."""
+
+    cutouts: Decoded
+    detections: Decoded
+
+
 class OfProgramme(NamedTuple):
     """The rows of one observing programme, or of surveys without, and the numbers of messages."""
 
@@ -101,13 +108,23 @@ class Records(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What became of records of one schema; the attributes are those of `Decoded`."""
+    """What became of records of one schema; the attributes are those of `Decoded`.
+
+    `cutouts` are those of the same records, if both were read: these have faults of their own.
+    """
 
     rows: pa.Table
     raw: list[RawAlerts]
     faults: Faults
     groups: Sequence[SchemaGroup] = ()
     origins: pa.Table | None = None
+    cutouts: "Part | None" = None
+
+    @property
+    def lost(self) -> Faults:
+        """The faults of messages of which nothing can be stored."""
+        others = self.faults if self.cutouts is None else self.cutouts.faults
+        return {number: fault for number, fault in self.faults.items() if number in others}
 
 
 Read = Callable[[Records, bool], Part]

@@ -173,7 +173,9 @@ def sinks_of(system: Running | None, sink: str | None, table: str | None) -> dic
             "no functions run here: start `stampede up`, set STAMPEDE_FUNCTIONS, or give --table "
             "and --sink URL"
         )
-    return {filled: system.urls[name] for name, filled in ALERT_FUNCTIONS.items()}
+    from stampede.ingest.send import table_urls
+
+    return table_urls(system.urls)
 
 
 @deadletters.command()

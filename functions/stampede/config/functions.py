@@ -93,8 +93,8 @@ class BatchSettings(BaseSettings):
 
     from_kafka: bool = Field(
         False,
-        description="whether `cutouts` and `lightcurves` take the alerts of STAMPEDE_TOPICS from "
-        "Kafka themselves, as a source does, besides those that are sent to them",
+        description="whether `alerts`, `cutouts` or `lightcurves` takes the alerts of "
+        "STAMPEDE_TOPICS from Kafka itself, as a source does, besides those that are sent to it",
     )
     batch_alerts: int = Field(1000, description="most alerts in one batch")
     batch_bytes: int = Field(

@@ -14,7 +14,7 @@ class CommandSettings(BaseSettings):
     functions: dict[str, str] = Field(
         default_factory=dict,
         description='URLs of the functions, as JSON, if no `stampede up` runs: {"cutouts": URL, '
-        '"lightcurves": URL, "deadletters": URL}',
+        '"lightcurves": URL, "deadletters": URL}, or {"alerts": URL, "deadletters": URL}',
     )
 
 

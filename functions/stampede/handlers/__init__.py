@@ -1,6 +1,7 @@
 """The functions that handle events, and what they share."""
 
 __all__ = [
+    "alerts",
     "apps",
     "cutouts",
     "decoding",

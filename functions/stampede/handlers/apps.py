@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp
 
 from stampede.config.settings import Settings
-from stampede.errors import SetupError
+from stampede.errors import NotFound, SetupError, StampedeError
+from stampede.events import BOTH_TABLES, tables_of
 from stampede.store.open import first_site, open_objects, prepare_writes
 
 if TYPE_CHECKING:
     from stampede.events.cloudevents.event import Event
-    from stampede.events.http.endpoint import EventEndpoint
+    from stampede.events.http.endpoint import EventEndpoint, Handle
     from stampede.events.workers.batching import Batcher, StoreBatch
     from stampede.events.workers.worker import BatchStorer
 
@@ -40,7 +41,7 @@ def make_app(name: str, settings: Settings) -> ASGIApp:
 
 
 def alerts_app(name: str, settings: Settings) -> "EventEndpoint":
-    """`cutouts` and `lightcurves`: worker processes store alerts in batches."""
+    """`cutouts`, `lightcurves` or both in one: worker processes store alerts in batches."""
     from stampede.events.http.endpoint import EventEndpoint
     from stampede.events.workers.alert_age import observing_age
     from stampede.events.workers.pool import Workers
@@ -48,11 +49,27 @@ def alerts_app(name: str, settings: Settings) -> "EventEndpoint":
     workers = Workers(name, partial(batch_storer, name), settings)
     batcher = make_batcher(settings, workers.store_batch, concurrency=settings.workers)
     add = observing_age(name, batcher.add)
+    if name == BOTH_TABLES:
+        add = of_tables(name, add)
     return EventEndpoint.of(name, add, settings, [workers, batcher])
 
 
+def of_tables(name: str, handle: "Handle") -> "Handle":
+    """`handle` for events that are sent to ``/``, or to ``/TABLE`` for one table alone."""
+    paths = {"/", *(f"/{table}" for table in tables_of(name))}
+
+    async def handle_known(event: "Event") -> StampedeError | None:
+        if event.path not in paths:
+            return NotFound(
+                f"nothing takes events at {event.path}, but at {', '.join(sorted(paths))}"
+            )
+        return await handle(event)
+
+    return handle_known
+
+
 def batch_storer(name: str, settings: Settings) -> "BatchStorer":
-    """What stores a batch of `cutouts` or `lightcurves`, made in a worker.
+    """What stores a batch of a function that takes alerts, made in a worker.
 
     Only workers import what decodes alerts: that takes 65 MB, which the app's process does not need
     (docs/adr/0044-cpu-of-one-cutout.md).
@@ -145,6 +162,7 @@ def broker_app(name: str, settings: Settings) -> "EventEndpoint":
 
 
 APPS: dict[str, Callable[[str, Settings], ASGIApp]] = {
+    "alerts": alerts_app,
     "cutouts": alerts_app,
     "lightcurves": alerts_app,
     "deadletters": deadletters_app,

@@ -6,11 +6,12 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from stampede.alerts.batch_decoder import BatchDecoder
-from stampede.alerts.batch_parts import Guards
+from stampede.alerts.batch_parts import Decoded, Guards
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
 from stampede.config.settings import Settings
@@ -33,6 +34,17 @@ BLAMED = (
     *(ValueError, TypeError, AttributeError, LookupError, ArithmeticError),
     *(NotImplementedError, pa.ArrowException),
 )
+
+
+class Written(NamedTuple):
+    """What was written of a decoded batch: seconds by stage, and bytes put."""
+
+    seconds: dict[str, float]
+    stored_bytes: int
+
+
+Write = Callable[[Batch, Decoded], Written]
+"""Makes a decoded batch durable in one table, and in what goes before it. Raises `StoreDown`."""
 
 
 def make_batch_decoder(settings: Settings, now_mjd: Callable[[], float] = now_mjd) -> BatchDecoder:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stampede.config.settings import Settings
-from stampede.events import ALERT_FUNCTIONS
+from stampede.events import ALERT_FUNCTIONS, BOTH_TABLES
 from stampede.events.http.bounded_protocol import bounded_protocol
 from stampede.events.http.large_bodies import body_protocol
 from stampede.events.http.status_server import status_server
@@ -37,7 +37,7 @@ def make_server(name: str, settings: Settings) -> "Server":
     if name != "read" and not closed and not is_loopback(settings):
         log.warning("anyone may send events: set STAMPEDE_EVENT_KEY", function=name)
     tracing.start(f"stampede-{name}", settings.traces, settings.trace_share)
-    if settings.from_kafka and name in ALERT_FUNCTIONS:
+    if settings.from_kafka and name in (BOTH_TABLES, *ALERT_FUNCTIONS):
         app, kafka = app_reading_kafka(name, settings)
     else:
         app, kafka = make_app(name, settings), None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from stampede.config.settings import Settings
 from stampede.errors import SetupError
-from stampede.events import ALERT_FUNCTIONS
+from stampede.events import ALERT_FUNCTIONS, BOTH_TABLES, functions_of, tables_of
 from stampede.events.cloudevents.kafka_record import CloudEventHeaders, Record, extension_headers
 from stampede.events.delivery.concurrent_send import send_all
 from stampede.events.delivery.delivery import Delivery
@@ -33,11 +33,11 @@ REASON_LENGTH = 700  # characters of a fault, so that its base64 stays under 1,0
 
 
 class AlertSink(NamedTuple):
-    """URLs for the events of one table: of its function, and of its dead letters."""
+    """URLs for the events of one table, or several: of their function, and of dead letters."""
 
-    table: str
+    tables: tuple[str, ...]
     sink: str
-    dead_letters: str
+    dead_letters: str  # without the table
 
     def delivery(
         self, connections: Connections, stop: asyncio.Event, settings: Settings
@@ -45,7 +45,16 @@ class AlertSink(NamedTuple):
         """Delivers events to these URLs. Raises `NoPlace` for what both refuse."""
         return Delivery(
             Sink("sink", self.sink, connections, stop, settings.backoff_seconds),
-            Sink("dead letters", self.dead_letters, connections, stop, settings.backoff_seconds),
+            {
+                table: Sink(
+                    "dead letters",
+                    f"{self.dead_letters}/{table}",
+                    connections,
+                    stop,
+                    settings.backoff_seconds,
+                )
+                for table in self.tables
+            },
             settings.retries,
             letter_retries=settings.retries,
         )
@@ -66,12 +75,18 @@ class Progress(NamedTuple):
     alerts: int
 
 
-def alert_sinks(urls: dict[str, str]) -> list[AlertSink]:
+def alert_sinks(urls: Mapping[str, str]) -> list[AlertSink]:
     """The sinks of alerts from disk, given the URL of each function by its name."""
     return [
-        AlertSink(table, urls[name], f"{urls['deadletters']}/{table}")
-        for name, table in ALERT_FUNCTIONS.items()
+        AlertSink(tables_of(name), urls[name], urls["deadletters"]) for name in functions_of(urls)
     ]
+
+
+def table_urls(urls: Mapping[str, str]) -> dict[str, str]:
+    """The URL that takes alerts for one table alone, of each, given the functions' URLs."""
+    if both := urls.get(BOTH_TABLES):
+        return {table: f"{both}/{table}" for table in tables_of(BOTH_TABLES)}
+    return {table: urls[name] for name, table in ALERT_FUNCTIONS.items()}
 
 
 async def ingest(
@@ -108,7 +123,7 @@ async def ingest(
         return Ingested(topic, tally, False)
     alerts = enumerate(files.read(alert_files, limit, identity))
     async with connections(settings) as pool:
-        deliveries = {each.table: each.delivery(pool, stop, settings) for each in sinks}
+        deliveries = {each.tables: each.delivery(pool, stop, settings) for each in sinks}
         sender = _Sender(topic, settings.namespace, deliveries, tally)
 
         async def send(numbered: tuple[int, FileAlert]) -> None:
@@ -147,7 +162,11 @@ class _Sender:
     """Sends alerts of a topic to every sink, and tallies what became of them."""
 
     def __init__(
-        self, topic: str, namespace: str, deliveries: Mapping[str, Delivery], tally: Tally
+        self,
+        topic: str,
+        namespace: str,
+        deliveries: Mapping[tuple[str, ...], Delivery],
+        tally: Tally,
     ) -> None:
         self._topic, self._deliveries, self._tally = topic, deliveries, tally
         self._headers = CloudEventHeaders(namespace, "files", {})
@@ -162,8 +181,9 @@ class _Sender:
         prefix = f"event {headers['ce-id']} of {headers['ce-source']}: "
         reasons = {
             table: response.reason.removeprefix(prefix)
-            for table, response in zip(self._deliveries, responses, strict=True)
+            for tables, response in zip(self._deliveries, responses, strict=True)
             if response
+            for table in response.tables or tables
         }
         self._tally.add(alert.name, reasons, alert.fault is not None)
 

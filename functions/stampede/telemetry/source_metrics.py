@@ -10,6 +10,9 @@ SOURCE_IN_FLIGHT = Gauge("stampede_source_in_flight_events", "Events taken and n
 SOURCE_IN_FLIGHT_BYTES = Gauge(
     "stampede_source_in_flight_bytes", "Bytes of events taken and not delivered"
 )
+SOURCE_RECEIVED = Counter(
+    "stampede_source_received_bytes_total", "Bytes that Kafka has sent, compressed as they came"
+)
 SOURCE_LAG = Gauge(
     "stampede_source_lag_events", "Events in Kafka and not delivered", ["family", "partition"]
 )

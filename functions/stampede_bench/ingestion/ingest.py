@@ -20,7 +20,7 @@ from stampede.alerts.columns import KINDS
 from stampede.config.settings import Settings
 from stampede.config.topics import Topics
 from stampede.errors import StampedeError
-from stampede.events import ALERT_FUNCTIONS
+from stampede.events import functions_of
 from stampede.handlers.audit.audit import audit
 from stampede.store.s3.bucket import S3Objects
 from stampede_bench.figures import Bound, Context, Figure, Rival
@@ -112,7 +112,7 @@ def one_round(context: Context, running: Servers, name: str, alerts: Load, times
         warm = alerts.messages[: max(1, min(WARM, total // 4))]
         fill(settings, topic, warm)
         before = wait_until_stored(live, len(warm))
-        with paused([live.processes[each] for each in ALERT_FUNCTIONS]):
+        with paused([live.processes[each] for each in functions_of(live.urls)]):
             for _ in range(times):
                 fill(settings, topic, alerts.messages)
             cpu = Cpu(running.pids | pids(list(live.processes.values())))
@@ -211,12 +211,12 @@ def paused(processes: Sequence[Process]) -> Iterator[None]:
 def wait_until_stored(
     running: System,
     count: int,
-    functions: Sequence[str] = tuple(ALERT_FUNCTIONS),
+    functions: Sequence[str] = (),
     pause: float = LOOK_SECONDS,
 ) -> Moment:
     """Wait until each of these functions has stored `count` alerts, or their thumbnails.
 
-    Raises `StampedeError` if they stall.
+    Without `functions`, those that take alerts. Raises `StampedeError` if they stall.
     """
     best, since = -1, time.monotonic()
     while True:
@@ -241,8 +241,9 @@ def wait_until_complete(settings: Settings, topic: str) -> None:
     raise StampedeError("the functions have stored all alerts, but the ledger misses some")
 
 
-def look(running: System, functions: Sequence[str] = tuple(ALERT_FUNCTIONS)) -> Moment:
-    """The functions' metrics."""
+def look(running: System, functions: Sequence[str] = ()) -> Moment:
+    """The metrics of these functions, or of those that take alerts."""
+    functions = functions or functions_of(running.urls)
     stored = dict.fromkeys(functions, 0)
     stages: dict[tuple[str, str], float] = {}
     for function in functions:

@@ -8,7 +8,10 @@ import pytest
 from stampede.alerts.isolation import Isolation
 from stampede.alerts.surveys.rubin_schemas import RUBIN_VERSIONS
 from tests.support.alerts import made_alerts
-from tests.support.alerts.oracle_comparison import assert_as_the_oracle
+from tests.support.alerts.oracle_comparison import (
+    assert_as_the_oracle,
+    assert_once_as_twice,
+)
 
 REAL = pytest.mark.skipif(
     not made_alerts.REAL.is_dir(), reason="the real alerts (../shared/data) are not here"
@@ -159,6 +162,23 @@ def test_bad_message_among_good(decoder, name: str) -> None:
         assert (fault.status, reason in fault.message) == (status, True), fault.message
         assert decoded.faults[0] is decoded.faults[2] is None
         assert {row["survey"] for row in decoded.rows.to_pylist()} == {"lsst", "ztf"}
+
+
+def bad_history() -> bytes:
+    """An alert whose own time is good, and one of its history's is not."""
+    record = made_alerts.rubin_record(1101, 4)
+    past = made_alerts.rubin_record(1101, 5)["diaSource"] | {"midpointMjdTai": 99999.0}
+    return made_alerts.confluent(record | {"prvDiaSources": [past]}, 1101)
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+def test_an_alert_that_is_read_once_has_faults_by_table(decoder, isolation: Isolation) -> None:
+    """An image that is no FITS is the fault of cutouts alone, a bad history of detections alone."""
+    bad = [BAD[name][0] for name in ("empty", "unknown schema id", "no alert", "no object id")]
+    messages = [GOOD, not_fits(), bad_history(), made_alerts.ztf_alert(), *bad]
+    images, points = assert_once_as_twice(decoder, messages, isolation)
+    assert [n for n, fault in enumerate(images.faults) if fault] == [1, *range(4, 8)]
+    assert [n for n, fault in enumerate(points.faults) if fault] == [2, *range(4, 8)]
 
 
 def test_cutout_that_is_not_fits(decoder) -> None:

@@ -3,12 +3,14 @@
 import gc
 import gzip
 import random
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from stampede.alerts import batch_decoder
 from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.batch_parts import Decoded
 from stampede.alerts.container import varint
 from stampede.alerts.decoder import Decoder
 from stampede.alerts.image_tokens import LEAST, STEP, ImageTokens, Misplaced
@@ -74,7 +76,7 @@ def test_the_decoder_sees_no_images(decoder: BatchDecoder, seen: Seen) -> None:
         "cutoutDifference": stamp(zipped(700)),
     }
     assert_as_the_oracle(decoder, [lsst, made_alerts.ztf_alert(**images)])
-    assert len(seen.sizes) == 4  # two schemas, read for cutouts and for light curves
+    assert len(seen.sizes) == 6  # two schemas, read for cutouts, for light curves, and for both
     assert max(seen.sizes) < 3000 < 100_000 < len(lsst)
 
 
@@ -115,7 +117,7 @@ def test_after_a_misplaced_token_the_original_records_are_decoded(
     monkeypatch.setattr(batch_decoder, "ImageTokens", Mistaken)
     message = rubin_alert(cutoutTemplate=None)
     assert_as_the_oracle(decoder, [message])
-    assert seen.sizes == [seen.sizes[0], len(message) - 5] * 2
+    assert seen.sizes == [seen.sizes[0], len(message) - 5] * 3
     assert seen.sizes[0] < 3000
 
 
@@ -124,7 +126,7 @@ def test_a_string_that_looks_like_an_image_is_decoded(decoder: BatchDecoder, see
     record = made_alerts.rubin_record(1101, 1) | {"cutoutScience": FITS + bytes(20_000)}
     record["diaSource"]["band"] = made_alerts.FORGED
     message = made_alerts.confluent(record, 1101)
-    for read in (decoder.cutouts, decoder.detections):
+    for read in (decoder.cutouts, _decode_both(decoder), decoder.detections):
         found = read([message], Isolation.CHECKED)
         assert found.faults == [None]
     assert set(seen.sizes) == {len(message) - 5}
@@ -139,11 +141,15 @@ def test_nothing_holds_a_message_that_was_read(
     decoder: BatchDecoder, message: bytes, isolation: Isolation
 ) -> None:
     """A worker's messages are views of one map, which is freed once no view is left."""
-    for decode in (decoder.cutouts, decoder.detections):
+    for decode in (decoder.cutouts, decoder.detections, _decode_both(decoder)):
         data = bytearray(message)
         assert decode([memoryview(data)], isolation).faults == [None]
         # A thread of the decoder may hold it a moment longer, or a cycle of references.
         eventually(partial(resized, data), 20)
+
+
+def _decode_both(decoder: BatchDecoder) -> Callable[..., Decoded]:
+    return lambda *given: decoder.alerts(*given).cutouts
 
 
 def resized(data: bytearray) -> bool:

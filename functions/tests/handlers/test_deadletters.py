@@ -53,7 +53,7 @@ async def deliver(records: Sequence[Record], sink: str, letters: str) -> None:
     async with connections(settings) as session:
         delivery = Delivery(
             Sink("sink", sink, session, stop, 0.01),
-            Sink("dead letters", letters, session, stop, 0.01),
+            {"": Sink("dead letters", letters, session, stop, 0.01)},
             0,
         )
         await asyncio.gather(

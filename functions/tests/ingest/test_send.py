@@ -63,7 +63,7 @@ class TwoFunctions:
                 stop.set()
 
         sinks = [
-            AlertSink(f"table{n}", each.url, f"{self.dead.url}{n}")
+            AlertSink((f"table{n}",), each.url, self.dead.url.rstrip("/"))
             for n, each in enumerate(self.sinks)
         ]
         settings = Settings(backoff_seconds=0.02, retries=2, in_flight=40)

@@ -24,8 +24,11 @@ class Delivery:
 
     Parameters
     ----------
-    sink, dead_letters
-        Without a dead-letter sink an event is tried at the sink for ever.
+    sink
+        Takes the events.
+    dead_letters
+        The sinks of dead letters, by table that the events fill. Without any an event is tried at
+        the sink for ever.
     retries
         Failures of an event after the first before it becomes a dead letter.
     letter_retries
@@ -35,7 +38,7 @@ class Delivery:
     def __init__(
         self,
         sink: Sink,
-        dead_letters: Sink | None,
+        dead_letters: Mapping[str, Sink],
         retries: int,
         letter_retries: int | None = None,
     ) -> None:
@@ -50,7 +53,10 @@ class Delivery:
         return self._sink.down
 
     async def deliver(self, headers: Mapping[str, str], record: Record) -> SinkResponse | None:
-        """Return when one of the sinks has accepted the record's event.
+        """Return when the sink has accepted the record's event, or it is a dead letter.
+
+        A sink may store it in one table and refuse it for another: then it is a dead letter of that
+        one alone.
 
         Returns
         -------
@@ -60,7 +66,7 @@ class Delivery:
         Raises
         ------
         Abandoned
-            The source is stopping, and neither sink has accepted the event.
+            The source is stopping, and no sink has accepted the event.
         NoPlace
             The dead-letter sink refuses it.
         """
@@ -70,44 +76,50 @@ class Delivery:
         except Abandoned:
             raise
         except Exception as error:  # a bug that this event meets: the others must go on
-            if self._dead_letters is None:
+            if not self._dead_letters:
                 raise
             log.exception("event cannot be sent", id=headers["ce-id"], source=headers["ce-source"])
             response = SinkResponse(Verdict.REFUSED, None, repr(error).encode(errors="replace"))
-        if response is None or self._dead_letters is None:
+        if response is None or not self._dead_letters:
             source_metrics.SOURCE_EVENTS.labels("accepted").inc()
             return None
-        await self.dead_letter(self._dead_letters, headers, record, response)
+        await self.dead_letter(headers, record, response)
         return response
 
     async def refuse(self, headers: Mapping[str, str], record: Record, reason: str) -> SinkResponse:
-        """Send an event to the dead-letter sink, because the sender knows what is wrong with it.
+        """Make an event a dead letter, because the sender knows what is wrong with it.
 
-        Raises what `deliver` raises. There must be a dead-letter sink.
+        Raises what `deliver` raises. There must be a sink of dead letters.
         """
         response = SinkResponse(Verdict.REFUSED, Undecodable.status, reason.encode())
-        if self._dead_letters:
-            await self.dead_letter(self._dead_letters, headers, record, response)
+        await self.dead_letter(headers, record, response)
         return response
 
     async def dead_letter(
-        self, sink: Sink, headers: Mapping[str, str], record: Record, response: SinkResponse
+        self, headers: Mapping[str, str], record: Record, response: SinkResponse
     ) -> None:
-        """Return when the dead-letter sink has accepted an event. Raises as `deliver`."""
+        """Return when an event is a dead letter of each table that lacks it.
+
+        Raises as `deliver`.
+        """
         extensions = extension_headers(error_extensions(self._sink.url, response))
         letter = {**headers, **extensions}
-        refusal = await sink.send(letter, record.value, self._letter_retries)
-        if refusal:
-            raise NoPlace(
-                f"{record} is refused ({response.reason}), and {sink.url} does not take it as a "
-                f"dead letter: {refusal.outcome}: {refusal.reason}"
-            )
+        named = [table for table in response.tables if table in self._dead_letters]
+        for table in named or self._dead_letters:
+            sink = self._dead_letters[table]
+            refusal = await sink.send(letter, record.value, self._letter_retries)
+            if refusal:
+                raise NoPlace(
+                    f"{record} is refused ({response.reason}), and {sink.url} does not take it as "
+                    f"a dead letter: {refusal.outcome}: {refusal.reason}"
+                )
         source_metrics.SOURCE_EVENTS.labels("dead-lettered").inc()
         log.warning(
             "dead-lettered",
             id=headers["ce-id"],
             source=headers["ce-source"],
             **({"file": unquote(headers["ce-file"])} if "ce-file" in headers else {}),
+            **({"tables": named} if named else {}),
             outcome=response.outcome,
             reason=response.reason,
             bytes=len(record.value),

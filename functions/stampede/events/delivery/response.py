@@ -19,6 +19,7 @@ from stampede.http.response_reader import Response
 
 LONGEST_RETRY_AFTER = 300.0  # seconds
 RESPONSE_SECONDS = 300.0  # a Knative revision's own limit
+_TABLES = re.compile(rb'"tables": ?\[([a-z", ]+)\]')
 
 
 class Verdict(Enum):
@@ -48,6 +49,13 @@ class SinkResponse(NamedTuple):
     def reason(self) -> str:
         """Why the event was refused, for people."""
         return reason_of_response(self.detail.decode(errors="replace"))
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables that lack the event; empty if all that it fills do."""
+        # A name in the detail has its quotes escaped.
+        found = _TABLES.search(self.detail) if self.detail.startswith(b"{") else None
+        return re.findall("[a-z]+", found[1].decode()) if found else []
 
 
 class Poster(Protocol):

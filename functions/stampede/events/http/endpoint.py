@@ -226,6 +226,7 @@ class EventEndpoint:
             outcome=error.name,
             status=error.status,
             reason=error.message,
+            **({"tables": error.tables} if error.tables else {}),
             bytes=len(event.data) if event else None,
             milliseconds=round(seconds * 1000),
             **tracing.log_fields(event.traceparent if event else None),

@@ -1,4 +1,4 @@
-"""Kafka as the input of a function: it takes its alerts from there itself.
+"""Kafka as the input of a function: it takes its alerts from there itself, each once.
 
 They become the same events as a source's, and the function checks, bounds and counts them in the
 same way. But they cross no connection: docs/adr/0051-one-process.md has what that saves.
@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from stampede.config.settings import Settings
+from stampede.events import tables_of
 from stampede.events.http.endpoint import EventEndpoint, Reply
 from stampede.events.kafka.source import check_input, send_alerts
 from stampede.events.kafka.source_health import SourceHealth
@@ -71,7 +72,7 @@ class KafkaInput:
         """Begin to take alerts; `ended` is called when that ends, for whatever reason."""
         url = f"function:{self._name}"  # where a dead letter says that it was refused
         self._sending = asyncio.create_task(
-            send_alerts(self._settings, url, self._health, self._stop, self)
+            send_alerts(self._settings, url, self._health, self._stop, self, tables_of(self._name))
         )
         self._sending.add_done_callback(lambda _: ended())
 

@@ -6,7 +6,7 @@ Unlike a KafkaSource it commits an offset only after its event was accepted.
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import uvloop
@@ -54,6 +54,7 @@ async def send_alerts(
     health: SourceHealth,
     stop: asyncio.Event,
     poster: Poster | None = None,
+    tables: Sequence[str] = ("",),
 ) -> None:
     """Send Kafka's alerts until `stop` is set; then wait for those in flight, and commit.
 
@@ -65,6 +66,9 @@ async def send_alerts(
         Told what the Kafka client does.
     poster
         Sends events to the sink; None: they go by HTTP, as dead letters always do.
+    tables
+        What the sink fills. If it fills several, dead letters go to the URL of the settings and
+        ``/TABLE``.
 
     Raises
     ------
@@ -83,9 +87,11 @@ async def send_alerts(
             settings.backoff_seconds,
             give_up_seconds=settings.give_up_seconds,
         )
-        dead_letters = None
+        dead_letters = {}
         if letters := settings.dead_letter_sink:
-            dead_letters = Sink("dead letters", letters, http, stop, settings.backoff_seconds)
+            for table in tables:
+                to = letters if len(tables) == 1 else f"{letters.rstrip('/')}/{table}"
+                dead_letters[table] = Sink("dead letters", to, http, stop, settings.backoff_seconds)
         delivery = Delivery(sink, dead_letters, settings.retries)
         deliver = partial(deliver_record, event_headers, delivery)
         await Consumer(settings, deliver, lambda: delivery.down, health).run(stop)

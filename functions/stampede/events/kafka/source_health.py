@@ -34,6 +34,7 @@ class SourceHealth:
         self._told = -STALE_SECONDS
         self._learnt = time.monotonic()
         self._fault: str | None = None
+        self._received = 0  # bytes
         self.missing: Collection[str] = ()
         """Topics that the source subscribes to by name and that Kafka does not have."""
         self.idle = False
@@ -52,6 +53,8 @@ class SourceHealth:
         state = json.loads(statistics)
         self.waiting = dict(waiting(state))
         self._fault = fault(state, self.missing, self.idle)
+        before, self._received = self._received, state.get("rx_bytes", 0)
+        source_metrics.SOURCE_RECEIVED.inc(max(0, self._received - before))
         self._told = time.monotonic()
 
     def learnt(self) -> None:

@@ -115,7 +115,10 @@ class Workers:
             skipped = [event.skipped for event in events]
             envelopes = [envelope_of(event.attributes) for event in events]
             trace = tracing.current()
-            batch = SpooledBatch(path, sizes, positions, isolation, skipped, envelopes, trace)
+            paths = [event.path for event in events]
+            batch = SpooledBatch(
+                path, sizes, positions, isolation, skipped, envelopes, paths, trace
+            )
             worker = await self._idle.get()
             try:
                 stored = await asyncio.to_thread(worker.store, batch)

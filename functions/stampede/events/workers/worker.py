@@ -60,6 +60,8 @@ class Batch(NamedTuple):
         How many offsets just before each position are no messages; empty if none are.
     envelopes
         What else came with each message; empty if nothing did.
+    paths
+        The path that each was sent to; empty if all were sent to ``/``.
     """
 
     messages: Sequence[bytes | memoryview]
@@ -68,18 +70,24 @@ class Batch(NamedTuple):
     suspect: Callable[[Sequence[int]], None] = _suspect_none
     skipped: Sequence[int] = ()
     envelopes: Sequence[Envelope] = ()
+    paths: Sequence[str] = ()
 
     def part(self, begin: int, end: int) -> "Batch":
         """The messages from number `begin` to before `end`, as a batch."""
         if begin == 0 and end >= len(self.messages):
             return self
+        return self.chosen(range(begin, min(end, len(self.messages))))
+
+    def chosen(self, numbers: Sequence[int]) -> "Batch":
+        """The messages with these numbers, as a batch."""
         return Batch(
-            self.messages[begin:end],
-            self.positions[begin:end],
+            [self.messages[number] for number in numbers],
+            [self.positions[number] for number in numbers],
             self.isolation,
-            lambda numbers: self.suspect([begin + number for number in numbers]),
-            self.skipped[begin:end],
-            self.envelopes[begin:end],
+            lambda suspects: self.suspect([numbers[number] for number in suspects]),
+            [self.skipped[number] for number in numbers] if self.skipped else (),
+            [self.envelopes[number] for number in numbers] if self.envelopes else (),
+            [self.paths[number] for number in numbers] if self.paths else (),
         )
 
     def coverage(self, outcomes: Sequence[Outcome]) -> Coverage:
@@ -139,6 +147,7 @@ class SpooledBatch(NamedTuple):
     isolation: Isolation
     skipped: list[int]
     envelopes: list[Envelope]
+    paths: list[str]
     trace: str | None = None
 
 
@@ -231,8 +240,8 @@ def _respond(store: BatchStorer, spooled: SpooledBatch) -> StoredBatch | Excepti
     with open(spooled.path, "r+b", buffering=0) as file:
         messages = _messages(file.fileno(), spooled.sizes)
         note = Suspicion(file.fileno(), spooled.sizes)
-        _, _, positions, isolation, skipped, envelopes, trace = spooled
-        batch = Batch(messages, positions, isolation, note.suspect, skipped, envelopes)
+        _, _, positions, isolation, skipped, envelopes, paths, trace = spooled
+        batch = Batch(messages, positions, isolation, note.suspect, skipped, envelopes, paths)
         with tracing.carrying(trace):
             return _outcome(store, batch)
 

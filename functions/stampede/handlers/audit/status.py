@@ -11,7 +11,7 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from stampede.config.settings import Settings
-from stampede.events import ALERT_FUNCTIONS
+from stampede.events import ALERT_FUNCTIONS, BOTH_TABLES
 from stampede.events.http.probes import is_ready
 from stampede.lookup.ledger_cache import LedgerCache
 from stampede.store.integrity import ledger
@@ -84,13 +84,14 @@ class Status:
         flows = []
         for function, table in ALERT_FUNCTIONS.items():
             of_table = [entry for entry in entries if entry.table == table]
+            process = function if function in self._urls else BOTH_TABLES
             # What reads Kafka: the function's source, or itself.
-            reader = self._numbers(f"source-{function}") or self._numbers(function)
+            reader = self._numbers(f"source-{function}") or self._numbers(process)
             lag = [value for _, value in reader.get("stampede_source_lag_events", [])]
             flows.append(
                 Flow(
                     function,
-                    self._rate(function),
+                    self._rate(process, function),
                     sum(entry.stored for entry in of_table),
                     sum(entry.dead_lettered for entry in of_table),
                     sum(entry.missing_count for entry in of_table),
@@ -100,9 +101,9 @@ class Status:
         runs = {name: len(table.runs()) for name, table in self._tables.items()}
         return View(self._states(), flows, runs, [*self._damaged])
 
-    def _rate(self, function: str) -> float:
-        """Alerts stored per second since the last call."""
-        samples = self._numbers(function).get("stampede_flush_alerts_total", [])
+    def _rate(self, process: str, function: str) -> float:
+        """Alerts that a function's process stored per second since the last call."""
+        samples = self._numbers(process).get("stampede_flush_alerts_total", [])
         now, total = time.monotonic(), sum(value for _, value in samples)
         then, before = self._before.get(function, (now, total))
         self._before[function] = now, total

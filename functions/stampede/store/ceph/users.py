@@ -54,12 +54,14 @@ def _packs(spec: PackSpec) -> str:
     return f"{spec.prefix}/"
 
 
+_IMAGES = (_packs(CUTOUT_PACKS), *_runs(CUTOUTS))
+_POINTS = ("alerts/", _packs(PACKET_PACKS), *_runs(DETECTIONS, PACKETS, POSITIONS))
+
 ROLES: dict[str, Rights] = {
     "read": Rights(reads=("",)),
-    "cutouts": Rights(writes=(_packs(CUTOUT_PACKS), *_runs(CUTOUTS))),
-    "lightcurves": Rights(
-        writes=("alerts/", _packs(PACKET_PACKS), *_runs(DETECTIONS, PACKETS, POSITIONS))
-    ),
+    "alerts": Rights(writes=(*_IMAGES, *_POINTS)),
+    "cutouts": Rights(writes=_IMAGES),
+    "lightcurves": Rights(writes=_POINTS),
     "thumbnails": Rights(
         reads=(_packs(CUTOUT_PACKS),),
         writes=(_packs(THUMBNAIL_PACKS), *_runs(THUMBNAILS), PROBES),

@@ -1,5 +1,6 @@
-"""`cutouts` and `lightcurves` that take their alerts from Kafka themselves: one process each."""
+"""A function that takes its alerts from Kafka itself: both tables in one process, or one alone."""
 
+import gzip
 import json
 import os
 import signal
@@ -35,7 +36,7 @@ from tests.support.served import Served, metrics
 pytestmark = pytest.mark.integration
 
 eventually = partial(waiting.eventually, seconds=120)
-TABLES = {"cutouts": CUTOUTS, "lightcurves": PACKETS}  # each has all its alerts
+TABLES = {"cutouts": CUTOUTS, "lightcurves": PACKETS, "alerts": PACKETS}  # each has all alerts
 KEY = "a-key-of-the-senders"
 
 
@@ -112,7 +113,9 @@ def test_alerts_of_kafka_are_stored_and_refused_as_those_that_are_sent(
         send([*good, b"no alert"])
         assert served.post(7, made_alerts.ztf_alert(99)).status == 204
         eventually(lambda: committed(kafka, topic) == 31)
-        (letter,) = letters.accepted
+        paths = [letter.path for letter in letters.accepted]
+        letter = letters.accepted[0]
+    assert paths == (["/cutouts", "/detections"] if name == "alerts" else ["/"])
     assert stored(served, [*good, made_alerts.ztf_alert(99)], name) == 31
     assert letter.body == b"no alert"
     assert letter.headers["ce-source"] == f"/apis/v1/namespaces/default/kafkasources/night#{topic}"
@@ -121,6 +124,22 @@ def test_alerts_of_kafka_are_stored_and_refused_as_those_that_are_sent(
     told = metrics(served).decode()
     assert f'stampede_events_total{{function="{name}",outcome="stored"}} 31.0' in told
     assert 'stampede_source_events_total{outcome="dead-lettered"} 1.0' in told
+
+
+def test_an_alert_that_one_table_refuses_is_a_dead_letter_of_that_one(
+    reading, send, kafka: LocalKafka, topic: str
+) -> None:
+    """The other table has it; each alert was fetched once."""
+    good = alerts(20)
+    stamp = {"fileName": "x", "stampData": gzip.compress(b"GIF89a")}
+    bad = made_alerts.ztf_alert(88, cutoutDifference=stamp)
+    with Receiver() as letters:
+        served = reading("alerts", DEAD_LETTER_SINK=letters.url)
+        send([*good, bad])
+        eventually(lambda: committed(kafka, topic) == 21)
+        assert [(each.path, each.body) for each in letters.accepted] == [("/cutouts", bad)]
+    assert stored(served, [*good, bad], "alerts") == 21
+    assert stored(served, [*good, bad], "cutouts") == 20
 
 
 @pytest.mark.parametrize(("settings", "most"), [({}, 1200), ({"IN_FLIGHT": 200}, 200)])
@@ -157,9 +176,9 @@ def test_alerts_are_in_the_coverage_under_kafka_s_id_of_the_topic(
 def test_a_function_that_ends_while_alerts_arrive_loses_none(
     reading, send, kafka: LocalKafka, topic: str, number: signal.Signals
 ) -> None:
-    """What it committed is stored; the next process takes up the rest."""
+    """What it committed is stored in both tables; the next process takes up the rest."""
     messages = alerts(1000)
-    served = reading(BATCH_ALERTS=20, IN_FLIGHT=300)
+    served = reading("alerts", BATCH_ALERTS=20, IN_FLIGHT=300)
     send(messages)
     eventually(lambda: stored(served, messages) > 20)
     os.kill(served.process.pid, number)
@@ -167,12 +186,12 @@ def test_a_function_that_ends_while_alerts_arrive_loses_none(
     assert served.process.status == (0 if number == signal.SIGTERM else -9)
     before = committed(kafka, topic)
     assert before < len(messages), "it had nothing more to do"
-    assert before <= stored(served, messages)
+    assert before <= min(stored(served, messages, each) for each in ("cutouts", "alerts"))
     if number == signal.SIGTERM:  # it stored and committed what it had taken
         assert before == stored(served, messages)
-    reading()
+    reading("alerts")
     eventually(lambda: committed(kafka, topic) == len(messages))
-    assert stored(served, messages) == len(messages)
+    assert stored(served, messages) == stored(served, messages, "alerts") == len(messages)
 
 
 def test_a_function_that_is_full_loses_none(reading, send, kafka: LocalKafka, topic: str) -> None:

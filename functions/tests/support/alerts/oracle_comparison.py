@@ -3,14 +3,16 @@
 import math
 
 from stampede.alerts.batch_decoder import BatchDecoder
+from stampede.alerts.batch_parts import Decoded
 from stampede.alerts.columns import CUTOUT, DETECTION
+from stampede.alerts.isolation import Isolation
 from stampede.images.fits import unpack
 from stampede_local.demo import oracle
 
 
 def assert_as_the_oracle(decoder: BatchDecoder, messages: list[bytes]) -> None:
     """The decoder finds in a batch what the oracle finds in each of its messages."""
-    images, points = decoder.cutouts(messages), decoder.detections(messages)
+    images, points = assert_once_as_twice(decoder, messages)
     assert images.faults == points.faults == [None] * len(messages)
     assert images.rows.schema.equals(CUTOUT)
     assert points.rows.schema.equals(DETECTION)
@@ -30,6 +32,29 @@ def assert_as_the_oracle(decoder: BatchDecoder, messages: list[bytes]) -> None:
 
     expected_points = [row for message in messages for row in oracle.detections(message)]
     assert_same_rows(points.rows.to_pylist(), expected_points)
+
+
+def assert_once_as_twice(
+    decoder: BatchDecoder, messages: list[bytes], isolation: Isolation = Isolation.FAST
+) -> tuple[Decoded, Decoded]:
+    """Messages that are read once for both tables give what they give for each; returns these."""
+    images = decoder.cutouts(messages, isolation)
+    points = decoder.detections(messages, isolation)
+    both = decoder.alerts(messages, isolation)
+    for once, alone in zip(both, (images, points), strict=True):
+        assert repr(once.rows.to_pylist()) == repr(alone.rows.to_pylist())  # a NaN is not itself
+        assert faults_of(once) == faults_of(alone)
+        assert once.origins == alone.origins
+        assert repr([each.table.to_pylist() for each in once.raw]) == repr(
+            [each.table.to_pylist() for each in alone.raw]
+        )
+        assert [each.images for each in once.groups] == [each.images for each in alone.groups]
+    return images, points
+
+
+def faults_of(decoded: Decoded) -> list[tuple[str, str] | None]:
+    """The name and message of each message's fault."""
+    return [fault and (fault.name, fault.message) for fault in decoded.faults]
 
 
 def assert_same_rows(found: list[dict], expected: list[dict]) -> None:

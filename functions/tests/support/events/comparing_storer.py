@@ -14,11 +14,10 @@ def make(settings: Settings) -> BatchStorer:
     decoder = make_batch_decoder(settings)
 
     def store_batch(batch: Batch) -> StoredBatch:
-        images = decoder.cutouts(batch.messages, batch.isolation, batch.suspect)
-        points = decoder.detections(batch.messages, batch.isolation, batch.suspect)
+        both = decoder.alerts(batch.messages, batch.isolation, batch.suspect)
         outcomes = []
         for number, message in enumerate(batch.messages):
-            fault: Outcome = images.faults[number] or points.faults[number]
+            fault: Outcome = both.cutouts.faults[number] or both.detections.faults[number]
             outcomes.append(fault or compare(decoder, bytes(message)))
         return StoredBatch(outcomes, {}, 0)
 

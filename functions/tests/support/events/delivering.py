@@ -36,7 +36,7 @@ async def during(
             longest = 500 * backoff
             return Sink(name, receiver.url, http, stop, backoff, longest, give_up)
 
-        other = to("dead letters", dead_letters) if dead_letters else None
+        other = {"": to("dead letters", dead_letters)} if dead_letters else {}
         await test(Delivery(to("sink", sink), other, retries), stop)
 
 

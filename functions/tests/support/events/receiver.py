@@ -21,6 +21,7 @@ class Received(NamedTuple):
 
     headers: dict[str, str]
     body: bytes
+    path: str = "/"
 
     @property
     def id(self) -> str:
@@ -93,7 +94,7 @@ class Receiver:
             body += message.get("body", b"")
             more = message.get("more_body", False)
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        event = Received(headers, body)
+        event = Received(headers, body, scope["path"])
         self.requests.append(event)
         self._times[event.id] += 1
         self._under_way += 1
