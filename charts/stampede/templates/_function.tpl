@@ -9,7 +9,7 @@ stampede.function.files: its volumes: (list $ "cutouts" FIELD), where FIELD is `
 {{- $ := index . 0 -}}
 {{- $name := index . 1 -}}
 {{- $input := rest (rest .) | first | default dict -}}
-{{- $function := index $.Values.functions $name -}}
+{{- $function := include "stampede.function.values" (list $ $name) | fromYaml -}}
 {{- $asked := include "stampede.function.asked" . | fromYaml -}}
 image: {{ include "stampede.image" $ }}
 imagePullPolicy: {{ $.Values.image.pullPolicy }}
@@ -78,7 +78,7 @@ volumeMounts:
 {{- $ := index . 0 -}}
 {{- $name := index . 1 -}}
 {{- $field := index . 2 -}}
-{{- $function := index $.Values.functions $name -}}
+{{- $function := include "stampede.function.values" (list $ $name) | fromYaml -}}
 {{- $stores := include "stampede.function.stores" $name | fromYamlArray -}}
 {{- $asked := include "stampede.function.asked" . | fromYaml -}}
 {{- include "stampede.files" (concat (list $ $name $field) $stores) | replace "64Mi" ($function.temporary | default "64Mi") }}
@@ -99,6 +99,12 @@ volumeMounts:
 - name: spool
   {{ ternary (printf "emptyDir: {medium: Memory, sizeLimit: %s}" .) "mountPath: /spool" (eq $field "volumes") }}
 {{- end }}
+{{- end }}
+
+{{/* The values of a function, or of `alerts` in the pods of sources: (list $ "cutouts"). */}}
+{{- define "stampede.function.values" -}}
+{{- $ := index . 0 -}}
+{{- ternary $.Values.source.alerts (get $.Values.functions (index . 1)) (eq (index . 1) "alerts") | toYaml -}}
 {{- end }}
 
 {{/* The stores that a function has keys for, as a YAML list. */}}
