@@ -45,14 +45,14 @@ class Prometheus:
 def targets(urls: dict[str, str], namespace: str) -> list[dict[str, Any]]:
     """Targets of the processes at these URLs, with the labels that the chart's PodMonitors give.
 
-    The name of a source is ``source-FUNCTION``, for its group ``alerts``.
+    The source of `stampede up` is ``source``, and ``alerts`` in the labels; others ``source-NAME``.
     """
     found = []
     for name, url in urls.items():
-        kind, _, function = name.partition("-")
+        kind, _, of = name.partition("-")
         labels = {"component": kind, "namespace": namespace, "pod": name}
         if kind == "source":
-            labels["source"] = f"alerts-{function}"
+            labels["source"] = of or "alerts"
         found.append({"targets": [urlsplit(url).netloc], "labels": labels})
     return found
 

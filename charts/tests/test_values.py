@@ -192,7 +192,15 @@ DETERMINED = {
     *("event_key", "second_event_key"),
     *("sender_issuer", "sender_audience", "sender_subjects", "sender_tokens_only"),
     *("sender_issuer_ca", "sender_issuer_token", "sender_token"),
-    *("sink", "sink_token", "dead_letter_sink", "ce_overrides", "notifications", "functions"),
+    *(
+        "sink",
+        "sinks",
+        "sink_token",
+        "dead_letter_sink",
+        "ce_overrides",
+        "notifications",
+        "functions",
+    ),
     "installation",
 }
 

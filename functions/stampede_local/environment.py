@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 
 from stampede.config.settings import Settings
+from stampede.events import ALERT_FUNCTIONS
 from stampede.events.broker.triggers import read_triggers
 from stampede.handlers.apps import APPS
 
@@ -67,12 +68,25 @@ def of_ledger(settings: Settings) -> Environment:
 def of_input(
     settings: Settings, urls: Mapping[str, str], name: str = "", table: str = ""
 ) -> Environment:
-    """For what takes alerts from Kafka, for both tables or for one, which function `name` fills."""
+    """For a function that takes its alerts from Kafka: for both tables, or `name` for `table`."""
     return {
         "STAMPEDE_DEAD_LETTER_SINK": urls["deadletters"] + (table and f"/{table}"),
         "STAMPEDE_KAFKA": settings.kafka,
         "STAMPEDE_TOPICS": settings.topics,
         "STAMPEDE_GROUP": settings.group + (name and f"-{name}"),
+        "STAMPEDE_KAFKA_OPTIONS": json.dumps(_CONSUMER_OPTIONS | settings.kafka_options),
+    }
+
+
+def of_source(settings: Settings, urls: Mapping[str, str]) -> Environment:
+    """For the source, which sends each alert to both functions."""
+    sinks = {table: urls[name] for name, table in ALERT_FUNCTIONS.items()}
+    return {
+        "STAMPEDE_SINKS": json.dumps(sinks),
+        "STAMPEDE_DEAD_LETTER_SINK": urls["deadletters"],
+        "STAMPEDE_KAFKA": settings.kafka,
+        "STAMPEDE_TOPICS": settings.topics,
+        "STAMPEDE_GROUP": settings.group,
         "STAMPEDE_KAFKA_OPTIONS": json.dumps(_CONSUMER_OPTIONS | settings.kafka_options),
     }
 

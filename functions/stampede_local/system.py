@@ -39,7 +39,7 @@ FUNCTIONS = ("deadletters", "compact", "read")
 READY_SECONDS = 150.0  # a busy machine takes a minute to start a dozen processes
 # The highest stage stops first: the sources of events, then the functions, then the servers.
 FUNCTION_STAGE, SOURCE_STAGE = 10, 11
-SOURCE = "source-"  # what names of sources begin with
+SOURCE = "source"
 
 
 class System:
@@ -111,8 +111,7 @@ class System:
         self._start_alert_functions()
         for name, url in self.urls.items():
             # What reads Kafka is not ready while that lacks the topics, which may come later.
-            reads_kafka = name == BOTH_TABLES or name.startswith(SOURCE)
-            probe = "liveness" if reads_kafka else "readiness"
+            probe = "liveness" if name in (SOURCE, BOTH_TABLES) else "readiness"
             wait_until(partial(is_ready, url, probe), self.processes[name], READY_SECONDS)
         ports.save()
         self._write_up_file()
@@ -186,20 +185,19 @@ class System:
         bucket_notifications.setup(self.settings.model_copy(update=update), silent)
 
     def _start_alert_functions(self) -> None:
-        """Start what stores alerts: one process that reads Kafka, or two that sources send to."""
-        if not self.plan.sources:
-            env = {}
+        """Start what stores alerts: one process that reads Kafka, or two that a source sends to."""
+        if self.plan.sources:
+            for name in ALERT_FUNCTIONS:
+                self._start_function(name)
             if self.plan.topics:
-                env = environment.of_input(self.settings, self.urls)
-                env["STAMPEDE_FROM_KAFKA"] = "true"
-            self._start_process(BOTH_TABLES, BOTH_TABLES, env, free_port(), SOURCE_STAGE)
+                env = environment.of_source(self.settings, self.urls)
+                self._start_process(SOURCE, "source", env, free_port(), SOURCE_STAGE)
             return
-        for name, table in ALERT_FUNCTIONS.items():
-            self._start_function(name)
-            if self.plan.topics:
-                env = environment.of_input(self.settings, self.urls, name, table)
-                env["K_SINK"] = self.urls[name]
-                self._start_process(f"{SOURCE}{name}", "source", env, free_port(), SOURCE_STAGE)
+        env = {}
+        if self.plan.topics:
+            env = environment.of_input(self.settings, self.urls)
+            env["STAMPEDE_FROM_KAFKA"] = "true"
+        self._start_process(BOTH_TABLES, BOTH_TABLES, env, free_port(), SOURCE_STAGE)
 
     def _start_function(self, name: str, env: Mapping[str, str] | None = None) -> None:
         port = self.plan.port if name == "read" else free_port()

@@ -60,8 +60,21 @@ class SourceSettings(BaseSettings):
     """Settings: the source."""
 
     sink: str = Field("", validation_alias=AliasChoices("K_SINK", "STAMPEDE_SINK"))
+    sinks: dict[str, str] = Field(
+        default_factory=dict,
+        description='a sink for each table in place of the one, as JSON: {"cutouts": URL, '
+        '"detections": URL}; each alert is fetched once for all',
+    )
+    detach_seconds: float = Field(
+        30.0,
+        gt=0,
+        description="with several sinks: one that accepts nothing for so long, while all others "
+        "wait for it, is left behind, and catches up later",
+    )
     dead_letter_sink: str = Field(
-        "", description="URL for refused events; without it they are retried for ever"
+        "",
+        description="URL for refused events; without it they are retried for ever. With `sinks` "
+        "those of a table go to /TABLE of it",
     )
     ce_overrides: str = Field(
         "",

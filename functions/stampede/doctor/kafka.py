@@ -7,7 +7,6 @@ from stampede.config.settings import Settings
 from stampede.config.topics import Topics
 from stampede.doctor.finding import Finding, Installation, Level, NotExamined, error, warning
 from stampede.errors import NoTopic, SetupError
-from stampede.events import ALERT_FUNCTIONS
 from stampede.events.kafka.topics import KafkaTopics
 from stampede.store.offsets.coverage import Interval, PartitionId
 
@@ -36,7 +35,7 @@ def kafka(installation: Installation) -> Iterator[Finding]:
                 yield error(
                     f"{sources} sources would share {partitions} partitions of "
                     f"{topics}: {sources - partitions} would take no alert",
-                    f"run at most {partitions} sources per function, or add partitions",
+                    f"run at most {partitions} sources, or add partitions",
                 )
         except NoTopic as failure:
             level = Level.ERROR if installation.installed else Level.WARNING  # sources wait for it
@@ -66,13 +65,13 @@ def unread(installation: Installation) -> Iterator[Finding]:
         past = [each for each in existing if topics.holds(each)]
         past = topics.in_order(set(past) - topics.current(existing))[-MOST_PAST:]
         marks, ids = reader.watermarks(past), reader.topic_ids(past)
-        for function in ALERT_FUNCTIONS if past else ():
-            group = f"{installation.settings.group}-{function}"
-            committed = reader.committed(group, [*marks], ids)
+        group = installation.settings.group
+        found = reader.committed(group, [*marks], ids) if past else {}
+        for table, committed in found.items():
             for topic, left in _left(past, marks, committed):
                 yield error(
-                    f"{topic} is no more read, and {function} has {left:,} of its messages "
-                    "still to read",
+                    f"{topic} is no more read, and {table} has {left:,} of its messages still "
+                    "to read",
                     f"name it in STAMPEDE_TOPICS: {installation.settings.topics},{topic}",
                 )
 
@@ -96,43 +95,42 @@ def _left(
 
 
 def lag(installation: Installation) -> Iterator[Finding]:
-    """The consumer groups keep up with Kafka."""
+    """The consumer group keeps up with Kafka, for both tables."""
     settings, topics = installation.settings, _topics(installation.settings)
     if not topics:
         raise NotExamined("STAMPEDE_KAFKA is not set")
     with KafkaTopics(settings, PATIENCE) as reader:
         current = _current(reader, topics)
         marks, ids = reader.watermarks(current), reader.topic_ids(current)
-        for function in ALERT_FUNCTIONS:
-            group = f"{settings.group}-{function}"
-            committed = reader.committed(group, [*marks], ids)
-            if marks and not committed:
-                yield warning(
-                    f"Kafka does not say what the group {group} has read",
-                    "let the login describe the group: its ACL needs READ or DESCRIBE",
-                )
-                continue
+        group = settings.group
+        if marks and not reader.commits(group, [*marks], ids):
+            yield warning(
+                f"Kafka does not say what the group {group} has read",
+                "let the login read the group: its ACL needs READ",
+            )
+            return
+        for table, committed in reader.committed(group, [*marks], ids).items():
             if marks and all(offset is None for offset in committed.values()):
                 if any(low < high for low, high in marks.values()):
                     yield warning(
-                        f"the group {group} has read nothing of {topics}",
-                        f"start the source of {function}; or STAMPEDE_GROUP is another one",
+                        f"the group {group} has read nothing of {topics} for {table}",
+                        "start its source; or STAMPEDE_GROUP is another one",
                     )
                 continue
             for partition, offset in committed.items():
-                yield from _partition_lag(function, group, partition, offset, marks[partition])
+                yield from _partition_lag(table, group, partition, offset, marks[partition])
 
 
 def _partition_lag(
-    function: str,
+    table: str,
     group: str,
     partition: tuple[str, int],
     offset: int | None,
     marks: tuple[int, int],
 ) -> Iterator[Finding]:
-    """Judge how far a group has read a partition.
+    """Judge how far a partition was delivered for a table.
 
-    `offset` is the next that it reads, None if it has not begun. `marks` are the first offset that
+    `offset` is the next that it lacks, None if it has not begun. `marks` are the first offset that
     Kafka keeps and the one after the last.
     """
     topic, number = partition
@@ -140,21 +138,21 @@ def _partition_lag(
     if offset is None:
         if low < high:
             yield warning(
-                f"no source of {function} has begun to read {topic}/{number}, which has "
+                f"no source has begun to read {topic}/{number} for {table}, which has "
                 f"{high - low:,} messages",
                 f"it does within seconds if one of the group {group} is running",
             )
     elif offset < low:
         yield error(
             f"Kafka has deleted {low - offset:,} messages of {topic}/{number} that "
-            f"{function} had not read",
+            f"{table} had not got",
             "`stampede audit` names what is missing; keep messages longer "
             "(retention.ms of the topic)",
         )
     elif high - offset > (1 - SOON) * (high - low) > 1000:
         yield warning(
-            f"{function} has {high - offset:,} messages of {topic}/{number} to "
-            "read, and Kafka deletes the oldest",
+            f"{table} lacks {high - offset:,} messages of {topic}/{number}, and "
+            "Kafka deletes the oldest",
             "runbooks/StampedeFallsBehind.md",
         )
 

@@ -16,6 +16,11 @@ SOURCE_RECEIVED = Counter(
 SOURCE_LAG = Gauge(
     "stampede_source_lag_events", "Events in Kafka and not delivered", ["family", "partition"]
 )
+SOURCE_DETACHED = Gauge(
+    "stampede_source_detached_partitions",
+    "Partitions of which a table lacks what the source has read, because its function was down",
+    ["table"],
+)
 SOURCE_UNREAD_TOPICS = Gauge(
     "stampede_source_unread_topics",
     "Topics of Kafka that are like those that the source reads, and that it does not read",

@@ -51,7 +51,7 @@ LOOK_SECONDS = 1.0  # each look at the metrics takes CPU time
 PACKS = ("packs/", "alerts/", "packets/", "thumbnails/")
 # Names of processes by the part of an alert's way; those of Ceph and Kafka have several.
 PARTS = {
-    "sources": ("source-cutouts", "source-lightcurves"),
+    "sources": ("source",),
     "cutouts": ("cutouts",),
     "cutouts workers": ("cutouts workers",),
     "lightcurves": ("lightcurves",),

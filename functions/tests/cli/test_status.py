@@ -57,7 +57,7 @@ def status(*arguments: str):
     return CliRunner().invoke(app, ["status", *arguments], catch_exceptions=False)
 
 
-@pytest.mark.parametrize("names", [("cutouts", "source-cutouts"), ("cutouts", "read")])
+@pytest.mark.parametrize("names", [("cutouts", "source"), ("cutouts", "read")])
 def test_all_is_well(store: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]) -> None:
     """With a source and without: then the function itself tells the lag."""
     with process(200) as url:

@@ -108,7 +108,7 @@ def gap(installation: Installation) -> Installation:
 
 
 def new_partition(installation: Installation) -> Installation:
-    """A message that no source has begun to read: the groups have committed others."""
+    """A message that no source has begun to read: the group has committed others."""
     settings = installation.settings
     commit(settings, settings.topics, {0: MESSAGES})
     producer = Producer({"bootstrap.servers": settings.kafka})
@@ -182,7 +182,7 @@ SEEDS: dict[str, tuple[Seed, str]] = {
     "damaged run": (damaged_run, "error ledger: tables/cutouts/.* is damaged.*audit --deep"),
     "new partition": (
         new_partition,
-        "warning lag: no source of cutouts has begun to read .*/2, which has 1 messages -> .*group",
+        "warning lag: no source has begun to read .*/2 for cutouts, which has 1 messages -> .*",
     ),
     "another Kafka": (moved, MOVED),
     "missing alert": (gap, "error ledger: 1 alerts of .*/0 are missing in cutouts -> .*audit"),
@@ -191,8 +191,9 @@ SEEDS: dict[str, tuple[Seed, str]] = {
 
 def test_a_healthy_installation_has_no_errors(healthy: Installation) -> None:
     [nobody_reads, also] = faults(healthy)
-    for function, line in (("cutouts", nobody_reads), ("lightcurves", also)):
-        assert line.startswith(f"warning lag: the group stampede-{function} has read nothing")
+    for table, line in (("cutouts", nobody_reads), ("detections", also)):
+        assert line.startswith("warning lag: the group stampede has read nothing of ")
+        assert f" for {table} -> " in line
     assert not [*open_objects(healthy.settings).list("check-")]
 
 

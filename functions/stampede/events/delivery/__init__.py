@@ -3,7 +3,10 @@
 __all__ = [
     "concurrent_send",
     "delivery",
+    "dispatcher",
+    "in_flight",
     "offset_tracker",
+    "outlet",
     "poison_events",
     "response",
     "sink",

@@ -9,12 +9,18 @@ class Offsets:
     Events finish in any order, but Kafka remembers one number. So the position stops at the
     first unfinished event: after a crash an event may be sent again, but none is left out.
     Offsets that Kafka skips (compacted, or of a transaction) count as finished.
+
+    Parameters
+    ----------
+    first
+        The first offset that is wanted, if others deliver what lies before it. None: the first one
+        that is taken.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first: int | None = None) -> None:
         self._taken: deque[int] = deque()  # in order; the first one is not finished
         self._finished: set[int] = set()
-        self._position: int | None = None
+        self._first = self._position = first
         self._reached: int | None = None
 
     @property
@@ -31,6 +37,10 @@ class Offsets:
     def unfinished(self) -> int:
         """How many offsets were taken and are not finished."""
         return len(self._taken) - len(self._finished)
+
+    def wants(self, offset: int) -> bool:
+        """Whether an offset is not before the first one that is wanted."""
+        return self._first is None or offset >= self._first
 
     def take(self, offset: int) -> None:
         """Note that the event at `offset` is in flight. Offsets must rise."""

@@ -3,19 +3,21 @@
 All methods are called in the thread of the Kafka client.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping, Sequence
 
 import confluent_kafka
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from stampede.config.settings import Settings
 from stampede.config.topics import Topics
+from stampede.events.delivery.dispatcher import Dispatcher
+from stampede.events.delivery.in_flight import AssignedPartition, PartitionKey, RecordsInFlight
+from stampede.events.delivery.outlet import Outlet
+from stampede.events.kafka.catch_up import Beginnings
 from stampede.events.kafka.client_options import is_cooperative
-from stampede.events.kafka.in_flight import AssignedPartition, PartitionKey, RecordsInFlight
 from stampede.events.kafka.lag import SourceLag
 from stampede.events.kafka.source_health import SourceHealth
-from stampede.events.kafka.topic_ids import Answer, TopicIds, commit_note, committed_elsewhere
-from stampede.telemetry import source_metrics
+from stampede.events.kafka.topic_ids import Answer, TopicIds, commit_note
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -33,31 +35,37 @@ class AssignedPartitions:
         The source's settings.
     in_flight
         The records that are being delivered.
-    down
-        Returns whether the sink is down. Then waiting for deliveries is useless.
-    cancel
+    outlets
+        Those that get the records.
+    dispatcher
         Cancels the deliveries of partitions that were given up.
     health
         Knows offsets before the first delivery; told which topics there are not.
     topic_ids
         Asks Kafka for the ids of topics.
+
+    Attributes
+    ----------
+    all
+        The partitions by topic and number.
     """
 
     def __init__(
         self,
         settings: Settings,
         in_flight: RecordsInFlight,
-        down: Callable[[], bool],
-        cancel: Callable[[list[AssignedPartition]], None],
+        outlets: Sequence[Outlet],
+        dispatcher: Dispatcher,
         health: SourceHealth,
         topic_ids: TopicIds,
     ) -> None:
         self._health = health
         self._settings = settings
         self._in_flight = in_flight
-        self._down = down
-        self._cancel = cancel
-        self._partitions: dict[PartitionKey, AssignedPartition] = {}
+        self._outlets = outlets
+        self._begins = Beginnings(settings, outlets)
+        self._dispatcher = dispatcher
+        self.all: dict[PartitionKey, AssignedPartition] = {}
         self._paused: set[PartitionKey] = set()
         self._topic_ids = topic_ids
         self._topics = Topics.parse(settings.topics)
@@ -70,7 +78,7 @@ class AssignedPartitions:
         It was given up after the client returned the message, or its topic is not known.
         """
         key, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
-        partition = self._partitions.get(key)
+        partition = self.all.get(key)
         if partition is None:
             return None
         if partition.passed_over:
@@ -81,7 +89,9 @@ class AssignedPartitions:
             # Kafka lost its newest records, and the client began again at the oldest. What is held
             # of them is not dropped: nobody else can take it any more.
             log.warning("partition went back", topic=key[0], partition=key[1], offset=offset)
-            partition = self._partitions[key] = AssignedPartition(partition.topic_id)
+            for lagging in partition.behind.values():
+                lagging.left = True
+            partition = self.all[key] = AssignedPartition(partition.topic_id, self._outlets)
         return partition
 
     def subscribe(
@@ -120,44 +130,42 @@ class AssignedPartitions:
         """The subscribed topics of which a partition that is assigned is not read to its end."""
         return {
             key[0]
-            for key, each in self._partitions.items()
+            for key, each in self.all.items()
             if key[0] in self._subscribed
-            and (each.offsets.unfinished or self._lag.of(consumer, key, each) != 0)
+            and (each.unfinished or self._lag.of(consumer, key, each) != 0)
         }
 
     def leave(self, consumer: confluent_kafka.Consumer) -> None:
         """Commit what was delivered, and give up all partitions."""
-        leaving, self._partitions = self._partitions, {}
+        leaving, self.all = self.all, {}
         self._give_up(consumer, leaving)
 
     def commit(self, consumer: confluent_kafka.Consumer) -> None:
-        """Commit what was delivered, without waiting for Kafka, and set the metrics."""
-        _commit(consumer, self._in_flight, self._partitions, asynchronous=True)
-        self._lag.show(consumer, self._partitions)
-        source_metrics.SOURCE_IN_FLIGHT.set(self._in_flight.events)
-        source_metrics.SOURCE_IN_FLIGHT_BYTES.set(self._in_flight.bytes)
-        if not self._partitions:
+        """Commit what was delivered, without waiting for Kafka, and show the lag."""
+        _commit(consumer, self._in_flight, self.all, asynchronous=True)
+        self._lag.show(consumer, self.all)
+        if not self.all:
             self._health.learnt()
 
     @property
     def topics(self) -> set[str]:
         """The topics that the settings name, and those of the assigned partitions."""
-        return set(self._topics.names) | {topic for topic, _ in self._partitions}
+        return set(self._topics.names) | {topic for topic, _ in self.all}
 
     def commit_beginnings(self, consumer: confluent_kafka.Consumer) -> None:
         """Commit the first position of each partition, before any of its records is delivered.
 
         So a partition of which a group has committed nothing is one that it has not begun to read.
         """
-        begun = {key: each for key, each in self._partitions.items() if not each.opened}
-        begun = {key: each for key, each in begun.items() if each.offsets.position is not None}
+        begun = {key: each for key, each in self.all.items() if not each.opened}
+        begun = {key: each for key, each in begun.items() if each.position[0] is not None}
         for partition in begun.values():
             partition.opened = True
         _commit(consumer, self._in_flight, begun, asynchronous=False)
 
     def pause_or_resume(self, consumer: confluent_kafka.Consumer, full: bool) -> None:
         """Pause all partitions while there is no room for more records; else go on."""
-        if full and (more := self._partitions.keys() - self._paused):
+        if full and (more := self.all.keys() - self._paused):
             consumer.pause([TopicPartition(*key) for key in more])  # those assigned meanwhile too
             self._paused |= more
         elif not full:
@@ -175,20 +183,20 @@ class AssignedPartitions:
         whose records were passed over begins where that began, if its topic is the same.
         """
         self._health.missing = response.missing.intersection(self._topics.names)
-        if all(topic in response.ids or topic in response.missing for topic, _ in self._partitions):
+        if all(topic in response.ids or topic in response.missing for topic, _ in self.all):
             self._health.learnt()
-        for key, partition in list(self._partitions.items()):
+        for key, partition in list(self.all.items()):
             topic_id = response.ids.get(key[0])
             if topic_id is None or (topic_id == partition.topic_id and not partition.passed_over):
                 continue
             try:
                 if partition.topic_id in (None, topic_id):
-                    _go_on(consumer, key, partition, topic_id)
+                    self.all[key] = _go_on(consumer, key, partition, topic_id, self._begins)
                 else:
                     log.warning("topic made anew", topic=key[0], partition=key[1], id=topic_id)
                     consumer.seek(TopicPartition(*key, OFFSET_BEGINNING))
-                    partition.left = True
-                    self._partitions[key] = AssignedPartition(topic_id)
+                    partition.leave()
+                    self.all[key] = AssignedPartition(topic_id, self._outlets)
             except KafkaException as error:  # the next answer tries again
                 log.warning("cannot begin again", topic=key[0], reason=error.args[0].str())
 
@@ -198,16 +206,26 @@ class AssignedPartitions:
         if not partitions:  # a cooperative rebalance may begin by assigning none
             return
         ids = self._topic_ids.wait({each.topic for each in partitions}).ids
-        if stale := committed_elsewhere(consumer, partitions, ids):
-            log.warning("committed offsets are of another topic", partitions=_names(stale))
-            for each in stale:
+        keys = [(each.topic, each.partition) for each in partitions]
+        begins: Mapping[PartitionKey, Mapping[Outlet, int] | None] = {}
+        try:
+            begins = self._begins.of(consumer, keys, ids)
+        except KafkaException as error:  # passed over until they are known
+            log.warning("committed offsets are not known", reason=error.args[0].str())
+        for key, each in zip(keys, partitions, strict=True):
+            begin = begins.get(key, {})
+            if begin is None:
+                log.warning("committed offset is of another topic", partition=_name(each))
                 each.offset = OFFSET_BEGINNING
+            elif begin:
+                each.offset = max(begin.values())
+            topic_id = ids.get(each.topic) if key in begins else None
+            self.all[key] = self._begins.partition(topic_id, begin)
+        if any(begin is None or begin for begin in begins.values()):
             if is_cooperative(self._settings):
                 consumer.incremental_assign(partitions)
             else:
                 consumer.assign(partitions)
-        for each in partitions:
-            self._partitions[each.topic, each.partition] = AssignedPartition(ids.get(each.topic))
         log.info("partitions assigned", partitions=_names(partitions), topic_ids=ids)
 
     def _revoked(
@@ -216,7 +234,14 @@ class AssignedPartitions:
         """Another source takes over: wait for records in flight, so that few are sent twice."""
         leaving = self._pop(consumer, partitions)
         self._in_flight.wait_for(
-            lambda: self._down() or not any(p.offsets.unfinished for p in leaving.values()),
+            lambda: (
+                not any(
+                    offsets.unfinished
+                    for each in leaving.values()
+                    for outlet, offsets in each.offsets.items()
+                    if not outlet.down  # then waiting is useless
+                )
+            ),
             REVOKE_SECONDS,
         )
         self._give_up(consumer, leaving)
@@ -234,10 +259,10 @@ class AssignedPartitions:
         keys = [(each.topic, each.partition) for each in partitions]
         # Resume first: the client would keep the pause when a partition is assigned again.
         self._resume(consumer, self._paused.intersection(keys))
-        popped = {key: self._partitions.pop(key) for key in keys if key in self._partitions}
+        popped = {key: self.all.pop(key) for key in keys if key in self.all}
         for partition in popped.values():
-            partition.left = True
-        self._lag.show(consumer, self._partitions)
+            partition.leave()
+        self._lag.show(consumer, self.all)
         return popped
 
     def _give_up(
@@ -253,14 +278,13 @@ class AssignedPartitions:
 
         Of a topic that is gone there is no other source: its deliveries go on.
         """
-        busy = {topic for (topic, _), each in leaving.items() if each.offsets.unfinished}
+        busy = {topic for (topic, _), each in leaving.items() if each.unfinished or each.behind}
         response = self._topic_ids.wait(busy, LEAVE_SECONDS)
-        self._cancel(
-            [
-                each
-                for (topic, _), each in leaving.items()
-                if not response.says_gone(topic, each.topic_id)
-            ]
+        self._dispatcher.cancel(
+            part
+            for (topic, _), each in leaving.items()
+            if not response.says_gone(topic, each.topic_id)
+            for part in (each, *each.behind.values())
         )
 
     def committed(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
@@ -269,7 +293,7 @@ class AssignedPartitions:
             return
         log.warning("commit failed", reason=error.str(), partitions=_names(partitions))
         for each in partitions:
-            if partition := self._partitions.get((each.topic, each.partition)):
+            if partition := self.all.get((each.topic, each.partition)):
                 partition.committed = None  # commit again
 
 
@@ -278,16 +302,23 @@ def _go_on(
     key: PartitionKey,
     partition: AssignedPartition,
     topic_id: str,
-) -> None:
+    begins: Beginnings,
+) -> AssignedPartition:
     """Take the records of a partition that were passed over. Raises `KafkaException`."""
     if partition.again_at is None:
-        return  # none was yet, so the client has not said where it begins
-    where = TopicPartition(*key, partition.again_at)
-    if partition.topic_id is None and committed_elsewhere(consumer, [where], {key[0]: topic_id}):
-        where.offset = OFFSET_BEGINNING
-    consumer.seek(where)
-    partition.topic_id, partition.next = topic_id, None
+        return partition  # none was yet, so the client has not said where it begins
+    offset = partition.again_at
+    if partition.topic_id is None:
+        begin = begins.of(consumer, [key], {key[0]: topic_id})[key]
+        partition = begins.partition(topic_id, begin)
+        if begin is None:
+            offset = OFFSET_BEGINNING
+        elif begin:
+            offset = max(begin.values())
+    consumer.seek(TopicPartition(*key, offset))
+    partition.next = None
     partition.passed_over, partition.again_at = False, None
+    return partition
 
 
 def _commit(
@@ -297,26 +328,36 @@ def _commit(
     asynchronous: bool,
 ) -> None:
     """Commit the positions that have changed. Kafka may refuse; then the next call tries again."""
-    changed = [
-        TopicPartition(*key, position, metadata=commit_note(partitions[key].topic_id))
+    changed = {
+        key: position
         for key, position in in_flight.positions(partitions).items()
-        if position is not None and position != partitions[key].committed
-    ]
+        if position[0] is not None and position != partitions[key].committed
+    }
     if not changed:
         return
+    offsets = [
+        TopicPartition(*key, offset, metadata=commit_note(partitions[key].topic_id, behind))
+        for key, (offset, behind) in changed.items()
+        if offset is not None
+    ]
     try:
         if asynchronous:
-            consumer.commit(offsets=changed)
+            consumer.commit(offsets=offsets)
         else:
-            consumer.commit(offsets=changed, asynchronous=False)
+            consumer.commit(offsets=offsets, asynchronous=False)
     except KafkaException as error:
         # Harmless: after a restart the records since the last commit are sent again.
-        log.warning("commit failed", reason=error.args[0].str(), partitions=_names(changed))
+        log.warning("commit failed", reason=error.args[0].str(), partitions=_names(offsets))
         return
-    for each in changed:
-        partitions[each.topic, each.partition].committed = each.offset
+    for key, position in changed.items():
+        partitions[key].committed = position
 
 
-def _names(partitions: list[TopicPartition]) -> list[str]:
-    """Names for the log, ``topic/partition``."""
-    return [f"{each.topic}/{each.partition}" for each in partitions]
+def _names(partitions: Sequence[TopicPartition]) -> list[str]:
+    """Names for the log."""
+    return [_name(each) for each in partitions]
+
+
+def _name(partition: TopicPartition) -> str:
+    """A name for the log, ``topic/partition``."""
+    return f"{partition.topic}/{partition.partition}"

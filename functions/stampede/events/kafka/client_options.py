@@ -55,3 +55,21 @@ def consumer_options(
         "statistics.interval.ms": round(STATISTICS_SECONDS * 1000),
         "stats_cb": on_statistics,
     }
+
+
+def reader_options(settings: Settings, login: Mapping[str, str]) -> dict[str, Any]:
+    """Options of a client beside the source's consumer, of the same group without being a member.
+
+    It is assigned partitions, or asks what is committed; it commits nothing.
+    """
+    return {
+        **DEFAULTS,
+        "bootstrap.servers": settings.kafka,
+        "group.id": settings.group,
+        "client.id": f"{settings.source_name}-catch-up",
+        **login,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        # What Kafka has deleted is passed over; nothing that it has.
+        "auto.offset.reset": "earliest",
+    }

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from stampede.config.settings import Settings
 from stampede.events import tables_of
 from stampede.events.http.endpoint import EventEndpoint, Reply
-from stampede.events.kafka.source import check_input, send_alerts
+from stampede.events.kafka.source import check_input, connections, letters_of, send_alerts, sink_outlet
 from stampede.events.kafka.source_health import SourceHealth
 from stampede.http.response_reader import DETAIL_BYTES, Response
 
@@ -70,11 +70,16 @@ class KafkaInput:
 
     def start(self, ended: Callable[[], None]) -> None:
         """Begin to take alerts; `ended` is called when that ends, for whatever reason."""
-        url = f"function:{self._name}"  # where a dead letter says that it was refused
-        self._sending = asyncio.create_task(
-            send_alerts(self._settings, url, self._health, self._stop, self, tables_of(self._name))
-        )
+        self._sending = asyncio.create_task(self._send())
         self._sending.add_done_callback(lambda _: ended())
+
+    async def _send(self) -> None:
+        settings, tables = self._settings, tables_of(self._name)
+        url = f"function:{self._name}"  # where a dead letter says that it was refused
+        letters = letters_of(settings, tables)
+        async with connections(settings) as http:
+            outlet = sink_outlet(settings, tables, url, letters, http, self._stop, self)
+            await send_alerts(settings, [outlet], self._health, self._stop)
 
     async def stop(self) -> BaseException | None:
         """Wait for the alerts in flight, commit, and leave Kafka; return why it had failed."""

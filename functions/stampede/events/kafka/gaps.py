@@ -86,14 +86,13 @@ class KafkaGaps:
         if not watermarks:
             return {}
         # Read before the store: what a group has committed must be stored by then.
-        for table, function in FUNCTIONS.items():
-            group = f"{self._settings.group}-{function}"
-            self._committed[table] = self.kafka.committed(group, list(watermarks), self.ids)
+        group = self._settings.group
+        self._committed.update(self.kafka.committed(group, list(watermarks), self.ids))
         expected = {}
         for partition, (low, high) in watermarks.items():
             topic, number = partition
             self.spans[self.keys[topic], number] = low, high
-            # A group that stood below Kafka's first offset: Kafka has deleted what lies between.
+            # A table that stood below Kafka's first offset: Kafka has deleted what lies between.
             known = [position.get(partition) for position in self._committed.values()]
             lowest = min((c for c in known if c is not None), default=low)
             expected[self.keys[topic], number] = min(low, lowest), high

@@ -8,15 +8,25 @@ then the record is of that topic. docs/adr/0058-proven-topics.md has the argumen
 
 import time
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from stampede.errors import SetupError
 from stampede.events.cloudevents.kafka_record import Record
-from stampede.events.kafka.in_flight import AssignedPartition, RecordsInFlight
+from stampede.events.delivery.dispatcher import Dispatcher
+from stampede.events.delivery.in_flight import AssignedPartition, RecordsInFlight
 from stampede.events.kafka.topic_ids import Answer, TopicIds
+from stampede.telemetry.logs import get_logger
+
+log = get_logger()
 
 ASK_SECONDS = 0.1  # least time between two requests while records flow
 IDLE_SECONDS = 3.0  # while none do: how soon a topic that was made anew is noticed
 RESPONSE_SECONDS = 0.02  # a response is waited for so long; the next one is looked for later
+POLL_SECONDS = 0.1
+WATERMARK_SECONDS = 5.0
 
 
 class Held(NamedTuple):
@@ -120,3 +130,122 @@ class HeldRecords:
 
     def _uncount(self, dropped: list[Held]) -> None:
         self._in_flight.drop([held.record for held in dropped if held.record])
+
+
+class Partitions(Protocol):
+    """The partitions of one Kafka client."""
+
+    @property
+    def topics(self) -> Collection[str]:
+        """Topics whose ids are asked for."""
+
+    def of(self, message: confluent_kafka.Message) -> AssignedPartition | None:
+        """The partition of a message; None if the message is not to be taken."""
+
+    def learn(self, consumer: confluent_kafka.Consumer, response: Answer) -> None:
+        """Note what Kafka says of the topics."""
+
+    def commit_beginnings(self, consumer: confluent_kafka.Consumer) -> None:
+        """Commit what must be committed before the first record is delivered."""
+
+
+class Intake:
+    """Takes records from one Kafka client and begins their delivery once they are proven.
+
+    Parameters
+    ----------
+    partitions
+        Those of the client.
+    held, in_flight
+        Hold and count the records.
+    dispatcher
+        Delivers them.
+    """
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        held: HeldRecords,
+        in_flight: RecordsInFlight,
+        dispatcher: Dispatcher,
+    ) -> None:
+        self._partitions = partitions
+        self._held = held
+        self._in_flight = in_flight
+        self._dispatcher = dispatcher
+
+    def take(self, consumer: confluent_kafka.Consumer, most: int) -> None:
+        """Take up to `most` records, if there are some. Raises `SetupError` if Kafka refuses."""
+        # `poll` returns the first record at once; `consume` would wait for `most` or the timeout.
+        first = consumer.poll(min(POLL_SECONDS, self._held.seconds_to_wait()))
+        if first is None:
+            return
+        batch: list[Held] = []
+        for message in [first, *(consumer.consume(most - 1, 0) if most > 1 else ())]:
+            error = message.error()
+            if error and error.code() != KafkaError._PARTITION_EOF:
+                _warn(error)
+            elif partition := self._partitions.of(message):
+                batch.append(self._taken(consumer, partition, message))
+        self._held.hold(batch)
+
+    def deliver_proven(self, consumer: confluent_kafka.Consumer, now: bool) -> None:
+        """Deliver the records whose topics are proven by a response of Kafka, if there is one."""
+        response = self._held.answer(self._partitions.topics, now)
+        if response is None:
+            return
+        self._partitions.learn(consumer, response)
+        proven = self._held.proven(response)
+        begun = self._in_flight.begin(
+            [(held.partition, held.record) for held in proven if held.record]
+        )
+        for held in proven:
+            if held.record is None:
+                self._in_flight.reach(held.partition, held.offset)
+        if proven:
+            self._partitions.commit_beginnings(consumer)
+            self._dispatcher.start(self._in_flight, begun)
+
+    def _taken(
+        self,
+        consumer: confluent_kafka.Consumer,
+        partition: AssignedPartition,
+        message: confluent_kafka.Message,
+    ) -> Held:
+        """What is held of a message: nothing, if it is not for this partition any more."""
+        topic, offset = message.topic() or "", message.offset() or 0
+        if message.error():
+            return Held(partition, topic, offset)
+        with self._in_flight.lock:
+            until = partition.until
+            expected, partition.next = partition.next, offset + 1
+            if until is not None and offset >= until:
+                partition.next = until
+                return Held(partition, topic, until)
+        skipped = _skipped(consumer, expected, message)
+        record = Record.of(message, partition.topic_id or None, skipped)
+        return Held(partition, topic, offset, record)
+
+
+def _skipped(
+    consumer: confluent_kafka.Consumer, expected: int | None, message: confluent_kafka.Message
+) -> int:
+    """How many offsets before a message are no messages: control records of transactions, say.
+
+    0 if retention may have deleted them while the source was behind.
+    """
+    offset = message.offset() or 0
+    if expected is None or expected >= offset:
+        return 0
+    try:
+        where = TopicPartition(message.topic() or "", message.partition() or 0)
+        low, _ = consumer.get_watermark_offsets(where, WATERMARK_SECONDS)
+    except KafkaException:
+        return 0
+    return offset - expected if low <= expected else 0
+
+
+def _warn(error: KafkaError) -> None:
+    if error.fatal() or error.code() == KafkaError._FATAL:  # that code alone is not `fatal()`
+        raise SetupError(f"Kafka: {error.str()}")
+    log.warning("kafka", error=error.name(), reason=error.str())

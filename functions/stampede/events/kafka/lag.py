@@ -10,7 +10,7 @@ from contextlib import suppress
 from confluent_kafka import Consumer, TopicPartition
 
 from stampede.config.topics import Topics
-from stampede.events.kafka.in_flight import AssignedPartition, PartitionKey
+from stampede.events.delivery.in_flight import AssignedPartition, PartitionKey
 from stampede.events.kafka.source_health import SourceHealth
 from stampede.telemetry import source_metrics
 from stampede.telemetry.logs import get_logger
@@ -35,9 +35,9 @@ class SourceLag:
         self._ids: dict[str, str] = {}
 
     def of(self, consumer: Consumer, key: PartitionKey, partition: AssignedPartition) -> int | None:
-        """How many offsets of a partition are not delivered; None if that is not known."""
+        """How many offsets the outlet lacks that lacks most; None if that is not known."""
         _, high = consumer.get_watermark_offsets(TopicPartition(*key), cached=True)
-        position = partition.offsets.position
+        position = partition.least
         if position is None and key in self._health.waiting:
             position, high = self._health.waiting[key]
         return max(0, high - position) if high >= 0 and position is not None else None

@@ -1,7 +1,8 @@
-"""The source: sends every record of the topics as a CloudEvent to a sink, as a KafkaSource does.
+"""The source: sends every record of the topics as a CloudEvent to its sinks, as a KafkaSource does.
 
 Used where there is no KafkaSource: on one machine without a cluster, or as the chart's own source.
-Unlike a KafkaSource it commits an offset only after its event was accepted.
+Unlike a KafkaSource it commits an offset only after its event was accepted, and it may have a sink
+for each table: a record is fetched once for all of them.
 """
 
 import asyncio
@@ -14,10 +15,12 @@ import uvloop
 from stampede.config.settings import Settings
 from stampede.config.topics import Topics
 from stampede.errors import SetupError
+from stampede.events import ALERT_FUNCTIONS
 from stampede.events.auth.access import access_keys
 from stampede.events.auth.sender_credentials import SenderProof
-from stampede.events.cloudevents.kafka_record import CloudEventHeaders, Record
+from stampede.events.cloudevents.kafka_record import CloudEventHeaders
 from stampede.events.delivery.delivery import Delivery
+from stampede.events.delivery.outlet import Outlet, headers_of
 from stampede.events.delivery.response import RESPONSE_SECONDS, Poster
 from stampede.events.delivery.sink import Sink
 from stampede.events.http.status_server import status_server
@@ -26,9 +29,6 @@ from stampede.events.kafka.source_health import SourceHealth
 from stampede.http.client import Connections
 from stampede.runtime.signals import run_until_stopped
 from stampede.telemetry import tracing
-from stampede.telemetry.logs import get_logger
-
-log = get_logger()
 
 # uvicorn, at the other end, closes a connection that was idle for 5 s. Stop using it earlier:
 # otherwise an event may be sent into a connection that is closing.
@@ -37,93 +37,102 @@ CONNECT_SECONDS = 5.0
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Send events to the sink of the settings until `stop` is set.
+    """Send events to the sinks of the settings until `stop` is set.
 
     Raises what `send_alerts` raises.
     """
     check(settings)
     access_keys(settings)  # raises if the key cannot be sent
     health = SourceHealth()
-    async with status_server(settings, not_alive=health.not_alive, not_ready=health.not_ready):
-        await send_alerts(settings, settings.sink, health, stop)
+    async with (
+        status_server(settings, not_alive=health.not_alive, not_ready=health.not_ready),
+        connections(settings) as http,
+    ):
+        await send_alerts(settings, sinks_of(settings, http, stop), health, stop)
 
 
 async def send_alerts(
-    settings: Settings,
-    url: str,
-    health: SourceHealth,
-    stop: asyncio.Event,
-    poster: Poster | None = None,
-    tables: Sequence[str] = ("",),
+    settings: Settings, outlets: Sequence[Outlet], health: SourceHealth, stop: asyncio.Event
 ) -> None:
-    """Send Kafka's alerts until `stop` is set; then wait for those in flight, and commit.
+    """Deliver Kafka's alerts until `stop` is set; then wait for those in flight, and commit.
 
     Parameters
     ----------
-    url
-        The sink of the events.
+    outlets
+        Each gets every alert.
     health
         Told what the Kafka client does.
-    poster
-        Sends events to the sink; None: they go by HTTP, as dead letters always do.
-    tables
-        What the sink fills. If it fills several, dead letters go to the URL of the settings and
-        ``/TABLE``.
 
     Raises
     ------
     SetupError
         A setting is missing or wrong, or Kafka refuses.
     """
-    event_headers = CloudEventHeaders(
+    made = CloudEventHeaders(
         settings.namespace, settings.source_name, overrides(settings.ce_overrides)
     )
-    async with connections(settings) as http:
-        sink = Sink(
-            "sink",
+    await Consumer(settings, outlets, partial(headers_of, made), health).run(stop)
+
+
+def sinks_of(settings: Settings, http: Poster, stop: asyncio.Event) -> list[Outlet]:
+    """An outlet for each sink of the settings; dead letters of several go to ``/TABLE``."""
+    tables = list(ALERT_FUNCTIONS.values())
+    if not settings.sinks:
+        letters = letters_of(settings, [""])
+        return [sink_outlet(settings, tables, settings.sink, letters, http, stop)]
+    by_table = letters_of(settings, tables)
+    return [
+        sink_outlet(
+            settings,
+            [table],
             url,
-            poster or http,
+            {table: by_table[table]} if by_table else {},
+            http,
             stop,
-            settings.backoff_seconds,
-            give_up_seconds=settings.give_up_seconds,
         )
-        dead_letters = {}
-        if letters := settings.dead_letter_sink:
-            for table in tables:
-                to = letters if len(tables) == 1 else f"{letters.rstrip('/')}/{table}"
-                dead_letters[table] = Sink("dead letters", to, http, stop, settings.backoff_seconds)
-        delivery = Delivery(sink, dead_letters, settings.retries)
-        deliver = partial(deliver_record, event_headers, delivery)
-        await Consumer(settings, deliver, lambda: delivery.down, health).run(stop)
+        for table, url in settings.sinks.items()
+    ]
 
 
-async def deliver_record(
-    event_headers: CloudEventHeaders, delivery: Delivery, record: Record
-) -> None:
-    """Deliver a record as an event, as a step of its trace if that is recorded."""
-    try:
-        headers = event_headers.headers(record)
-    except Exception as error:  # of what may be left out; the alert itself is in the body
-        log.warning("sent without key, time and headers", record=str(record), error=error)
-        lost = "its key and headers"
-        bare = record._replace(milliseconds=None, key=None, headers=(), lost=lost)
-        headers = event_headers.headers(bare)
-    before = tracing.of_record(record.headers) if tracing.recording() else None
-    with tracing.step("deliver alert", before, may_begin=True) as step:
-        if step:
-            tracing.note(
-                {
-                    "messaging.system": "kafka",
-                    "messaging.destination.name": record.topic,
-                    "messaging.destination.partition.id": str(record.partition),
-                    "messaging.kafka.offset": record.offset,
-                    "messaging.message.body.size": len(record.value),
-                }
-            )
-            headers |= step.headers
-        refusal = await delivery.deliver(headers, record)
-        if step and refusal:
-            step.fail(refusal.outcome)
+def letters_of(settings: Settings, tables: Sequence[str]) -> dict[str, str]:
+    """The URL for dead letters of each table, ``/TABLE`` if they are several; empty if none is set."""
+    letters = settings.dead_letter_sink
+    if not letters or len(tables) == 1:
+        return dict.fromkeys(tables, letters) if letters else {}
+    return {table: f"{letters.rstrip('/')}/{table}" for table in tables}
+
+
+def sink_outlet(
+    settings: Settings,
+    tables: Sequence[str],
+    url: str,
+    letters: Mapping[str, str],
+    http: Poster,
+    stop: asyncio.Event,
+    poster: Poster | None = None,
+) -> Outlet:
+    """An outlet that sends events to a URL.
+
+    Parameters
+    ----------
+    tables
+        The tables that are filled by what is behind it.
+    letters
+        URLs for dead letters, by table; without one a refused event is tried for ever.
+    http
+        Sends requests.
+    stop
+        Once set, an event that would have to wait is abandoned.
+    poster
+        Sends the events in place of `http`, which then sends the dead letters only.
+    """
+    pause = settings.backoff_seconds
+    sink = Sink("sink", url, poster or http, stop, pause, give_up_seconds=settings.give_up_seconds)
+    dead_letters = {
+        table: Sink("dead letters", to, http, stop, pause) for table, to in letters.items()
+    }
+    delivery = Delivery(sink, dead_letters, settings.retries)
+    return Outlet(" and ".join(tables), tables, delivery)
 
 
 def main(settings: Settings) -> None:
@@ -135,9 +144,14 @@ def main(settings: Settings) -> None:
 def check(settings: Settings) -> None:
     """Raise `SetupError` if a setting of a source is missing or cannot work."""
     check_input(settings)
-    if not settings.sink:
+    if not (settings.sink or settings.sinks):
         raise SetupError("no sink: set K_SINK to the URL that events are sent to")
-    _check_url("K_SINK", settings.sink)
+    if settings.sinks and (unknown := settings.sinks.keys() - set(ALERT_FUNCTIONS.values())):
+        raise SetupError(f"STAMPEDE_SINKS names no table of alerts: {', '.join(sorted(unknown))}")
+    for url in settings.sinks.values():
+        _check_url("STAMPEDE_SINKS", url)
+    if not settings.sinks:
+        _check_url("K_SINK", settings.sink)
 
 
 def check_input(settings: Settings) -> None:
@@ -171,10 +185,10 @@ def overrides(text: str) -> Mapping[str, str]:
 
 
 def connections(settings: Settings) -> Connections:
-    """Kept-alive connections, at most one per event in flight; each request carries the
+    """Kept-alive connections, at most one per event in flight and sink; each request carries the
     sender's proof."""
     return Connections(
-        settings.in_flight,
+        settings.in_flight * max(1, len(settings.sinks)),
         IDLE_SECONDS,
         CONNECT_SECONDS,
         RESPONSE_SECONDS,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from stampede.events.kafka.in_flight import PartitionKey
+from stampede.events.delivery.in_flight import PartitionKey
 from stampede.store.offsets.coverage import Interval
 from stampede.telemetry import source_metrics
 
@@ -18,6 +18,7 @@ STATISTICS_SECONDS = 2.0
 STALE_SECONDS = 20.0  # statistics older than this say nothing
 # The Kafka thread turns at least every 33 s: it waits for topic ids and offsets.
 STUCK_SECONDS = 60.0
+CONSUMER = "consumer"  # the client that is a member of the group
 UNLEARNT_SECONDS = 30.0  # an idle source asks for the ids of its topics every 3 s
 
 Statistics = Mapping[str, Any]
@@ -26,11 +27,11 @@ Statistics = Mapping[str, Any]
 class SourceHealth:
     """What `/health/…` and the metrics say of a source.
 
-    The Kafka thread writes it, the event loop reads it.
+    The Kafka threads write it, the event loop reads it.
     """
 
     def __init__(self) -> None:
-        self._polled = time.monotonic()
+        self._polled = {CONSUMER: time.monotonic()}
         self._told = -STALE_SECONDS
         self._learnt = time.monotonic()
         self._fault: str | None = None
@@ -44,9 +45,13 @@ class SourceHealth:
         source_metrics.SOURCE_LAST_POLL.set_function(self.seconds_since_poll)
         source_metrics.SOURCE_READY.set_function(lambda: self.not_ready() is None)
 
-    def polled(self) -> None:
-        """Note that the Kafka client was just asked for records."""
-        self._polled = time.monotonic()
+    def polled(self, client: str = CONSUMER) -> None:
+        """Note that a Kafka client was just asked for records."""
+        self._polled[client] = time.monotonic()
+
+    def ended(self, client: str) -> None:
+        """Note that a Kafka client is no more."""
+        self._polled.pop(client, None)
 
     def told(self, statistics: str) -> None:
         """Note what the Kafka client reports; the callback ``stats_cb`` of confluent-kafka."""
@@ -62,8 +67,8 @@ class SourceHealth:
         self._learnt = time.monotonic()
 
     def seconds_since_poll(self) -> float:
-        """Time since the Kafka client was last asked for records."""
-        return time.monotonic() - self._polled
+        """Time since a Kafka client was last asked for records: the one that waits longest."""
+        return time.monotonic() - min(list(self._polled.values()))
 
     def not_alive(self) -> str | None:
         """Why the process should be started again; None if it should not."""

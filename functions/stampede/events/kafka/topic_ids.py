@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from stampede.config.settings import Settings
@@ -20,37 +20,38 @@ REQUEST_SECONDS = 5.0  # then it is asked again, by a new client
 NONE = ""  # in place of the id where the broker is too old to give topics ids
 _ZERO = "AAAAAAAAAAAAAAAAAAAAAA"  # what such a broker says
 _NOTE = "topicid="
+_END = ";"
 
 
-def commit_note(topic_id: str | None) -> str:
-    """What a commit says of its topic, so that `committed_elsewhere` recognises it."""
-    return f"{_NOTE}{topic_id}" if topic_id else ""
+def commit_note(topic_id: str | None, behind: Mapping[str, int] | None = None) -> str:
+    """What a commit says of its topic, and of tables that lack more than its offset says.
+
+    Kafka keeps up to 4,096 bytes of it (``offset.metadata.max.bytes``).
+    """
+    parts = [f"{_NOTE}{topic_id}"] if topic_id else []
+    parts += [f"{table}={offset}" for table, offset in sorted((behind or {}).items())]
+    return _END.join(parts)
+
+
+def read_note(note: str | None) -> tuple[str | None, dict[str, int]]:
+    """The topic's id in the note of a commit, and the offsets of tables that lack more.
+
+    What other tools note is ignored.
+    """
+    topic_id, behind = None, {}
+    for part in (note or "").split(_END):
+        name, found, text = part.partition("=")
+        if f"{name}{found}" == _NOTE:
+            topic_id = text
+        elif found and text.isascii() and text.isdigit():
+            behind[name] = int(text)
+    return topic_id, behind
 
 
 def of_another_topic(note: str | None, topic_id: str | None) -> bool:
     """Whether the note of a commit says that its offset is of a topic with another id."""
-    return bool(note and note.startswith(_NOTE) and topic_id and note != commit_note(topic_id))
-
-
-def committed_elsewhere(
-    consumer: Consumer, partitions: list[TopicPartition], topic_ids: Mapping[str, str]
-) -> list[TopicPartition]:
-    """Those of the partitions whose group has committed an offset of another topic of this name.
-
-    Kafka deletes committed offsets with their topic, but a mirrored or restored cluster may have
-    them still.
-    """
-    try:
-        committed = consumer.committed(partitions, RESPONSE_SECONDS)
-    except KafkaException as error:
-        log.warning("committed offsets are not known", reason=error.args[0].str())
-        return []
-    notes = {(each.topic, each.partition): each.metadata for each in committed}
-    return [
-        each
-        for each in partitions
-        if of_another_topic(notes.get((each.topic, each.partition)), topic_ids.get(each.topic))
-    ]
+    noted, _ = read_note(note)
+    return bool(noted and topic_id and noted != topic_id)
 
 
 class Answer(NamedTuple):

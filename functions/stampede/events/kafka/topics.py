@@ -1,18 +1,22 @@
-"""What Kafka itself knows of topics: the other side of the comparison that the ledger makes."""
+"""What Kafka itself knows of topics, and of what groups have read of them.
+
+That is the other side of the comparison that the ledger makes.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from stampede.config.settings import Settings
 from stampede.errors import NoTopic, SetupError
+from stampede.events import ALERT_FUNCTIONS
 from stampede.events.cloudevents.kafka_record import Record
 from stampede.events.kafka.errors import reason
 from stampede.events.kafka.login import KafkaLogin
-from stampede.events.kafka.topic_ids import TopicIds, of_another_topic
+from stampede.events.kafka.topic_ids import TopicIds, of_another_topic, read_note
 from stampede.store.offsets.coverage import Interval, PartitionId
 
 RESPONSE_SECONDS = 15.0
@@ -27,6 +31,61 @@ NO_LEADER = {
 }
 NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 T = TypeVar("T")
+
+
+class Commit(NamedTuple):
+    """What a group has committed of a partition.
+
+    Attributes
+    ----------
+    offset
+        Everything below it is stored, but for the tables in `behind`. OFFSET_BEGINNING if the
+        commit is of another topic of this name.
+    behind
+        By table the offset below which that has everything.
+    """
+
+    offset: int
+    behind: Mapping[str, int]
+
+    def of_table(self, table: str) -> int:
+        """The offset below which a table has everything."""
+        return self.behind.get(table, self.offset)
+
+
+def commits(
+    consumer: Consumer,
+    partitions: Sequence[PartitionId],
+    topic_ids: Mapping[str, str],
+    seconds: float = RESPONSE_SECONDS,
+) -> dict[PartitionId, Commit | None]:
+    """What a consumer's group has committed of each (topic's name, partition).
+
+    None if it has committed nothing. Kafka deletes commits with their topic, but a mirrored or
+    restored cluster may have some of a topic with another id than in `topic_ids`.
+
+    Raises
+    ------
+    KafkaException
+        Kafka does not say it.
+    """
+    wanted = [TopicPartition(*partition) for partition in partitions]
+    found: dict[PartitionId, Commit | None] = {}
+    for each in consumer.committed(wanted, seconds):
+        if each.error:
+            raise KafkaException(each.error)
+        commit = None
+        if of_another_topic(each.metadata, topic_ids.get(each.topic)):
+            commit = Commit(OFFSET_BEGINNING, {})
+        elif each.offset >= 0:
+            commit = Commit(each.offset, read_note(each.metadata)[1])
+        found[each.topic, each.partition] = commit
+    return found
+
+
+def old_groups(group: str) -> dict[str, str]:
+    """By table the group that KafkaSources and older releases read in."""
+    return {table: f"{group}-{function}" for function, table in ALERT_FUNCTIONS.items()}
 
 
 class KafkaTopics:
@@ -96,30 +155,50 @@ class KafkaTopics:
             for number in self.partitions(topic)
         }
 
-    def committed(
+    def commits(
         self, group: str, partitions: Sequence[PartitionId], topic_ids: Mapping[str, str]
-    ) -> dict[PartitionId, int | None]:
-        """The offset that a consumer group has committed of each (topic's name, partition).
-
-        None if it has committed none, or one of a topic with another id than in `topic_ids`. Empty
-        if Kafka does not let us ask.
-        """
+    ) -> dict[PartitionId, Commit | None]:
+        """What a consumer group has committed of topics with these ids; empty if we may not ask."""
         consumer = Consumer(self._options | {"group.id": group})
         try:
-            wanted = [TopicPartition(*partition) for partition in partitions]
-            responses = _patiently(
-                lambda: consumer.committed(wanted, self._patience), self._patience
+            found = _patiently(
+                lambda: commits(consumer, partitions, topic_ids, self._patience), self._patience
             )
+            return {key: each if each and each.offset >= 0 else None for key, each in found.items()}
         except KafkaException:
             return {}
         finally:
             consumer.close()
-        return {
-            (each.topic, each.partition): None
-            if each.offset < 0 or of_another_topic(each.metadata, topic_ids.get(each.topic))
-            else each.offset
-            for each in responses
-        }
+
+    def committed(
+        self, group: str, partitions: Sequence[PartitionId], topic_ids: Mapping[str, str]
+    ) -> dict[str, dict[PartitionId, int | None]]:
+        """By table the offsets below which everything was delivered for it.
+
+        A KafkaSource, and releases before, have a group for each table, whose name begins with that
+        of `group`. The one that is further counts: what either has committed is stored.
+
+        Returns
+        -------
+        dict
+            None where nothing is committed. Empty for a table if Kafka does not let us ask.
+        """
+        own = self.commits(group, partitions, topic_ids)
+        found = {}
+        for table, old_group in old_groups(group).items():
+            old = self.commits(old_group, partitions, topic_ids)
+            found[table] = {
+                partition: max(
+                    (
+                        commit.of_table(table)
+                        for commit in (own.get(partition), old.get(partition))
+                        if commit
+                    ),
+                    default=None,
+                )
+                for partition in own.keys() | old.keys()
+            }
+        return found
 
     def message(self, topic: str, number: int, offset: int) -> Record | None:
         """The first message of a partition at `offset` or after it; None if there is none.

@@ -85,8 +85,8 @@ class Status:
         for function, table in ALERT_FUNCTIONS.items():
             of_table = [entry for entry in entries if entry.table == table]
             process = function if function in self._urls else BOTH_TABLES
-            # What reads Kafka: the function's source, or itself.
-            reader = self._numbers(f"source-{function}") or self._numbers(process)
+            # What reads Kafka: the source of both functions, or the function itself.
+            reader = self._numbers("source") or self._numbers(process)
             lag = [value for _, value in reader.get("stampede_source_lag_events", [])]
             flows.append(
                 Flow(

@@ -5,16 +5,15 @@ from typing import Any
 import pytest
 
 from stampede.config.settings import Settings
+from stampede.events.delivery.in_flight import RecordsInFlight
+from stampede.events.delivery.outlet import Outlet
 from stampede.events.kafka.assigned_partitions import AssignedPartitions
-from stampede.events.kafka.in_flight import RecordsInFlight
 from stampede.events.kafka.source_health import SourceHealth
 from stampede.events.kafka.topic_ids import Answer, TopicIds
 
 
 class Place:
     """A message, or a partition of Kafka's client, as far as it is looked at."""
-
-    metadata = None
 
     def __init__(self, offset: int) -> None:
         self._offset = offset
@@ -38,7 +37,12 @@ class Client:
         on_assign(self, [TopicPartition("alerts", 0)])
 
     def committed(self, partitions: list[Any], timeout: float) -> list[Any]:
-        return partitions
+        from confluent_kafka import TopicPartition
+
+        return [TopicPartition(each.topic, each.partition, 90) for each in partitions]
+
+    def incremental_assign(self, partitions: list[Any]) -> None:
+        pass
 
     def seek(self, partition: Any) -> None:
         pass
@@ -51,8 +55,8 @@ def assigned(monkeypatch: pytest.MonkeyPatch) -> AssignedPartitions:
     made = AssignedPartitions(
         settings,
         RecordsInFlight(10, 1000),
-        lambda: False,
-        lambda partitions: None,
+        [Outlet("cutouts", ["cutouts"], None)],  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
         SourceHealth(),
         TopicIds(settings),
     )

@@ -6,8 +6,8 @@ import pytest
 
 from stampede.config.settings import Settings
 from stampede.events.cloudevents.kafka_record import Record
+from stampede.events.delivery.in_flight import AssignedPartition, RecordsInFlight
 from stampede.events.kafka.held_records import ASK_SECONDS, IDLE_SECONDS, Held, HeldRecords
-from stampede.events.kafka.in_flight import AssignedPartition, RecordsInFlight
 from stampede.events.kafka.topic_ids import NONE, Answer, TopicIds
 
 

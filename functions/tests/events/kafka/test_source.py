@@ -9,6 +9,7 @@ import socket
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -28,6 +29,7 @@ from confluent_kafka.admin import (
 from stampede.config.settings import Settings
 from stampede.errors import SetupError
 from stampede.events.cloudevents.kafka_record import Record
+from stampede.events.delivery.outlet import Outlet
 from stampede.events.kafka.consumer import Consumer
 from stampede.events.kafka.source import check, overrides, status_server
 from stampede.events.kafka.source_health import SourceHealth
@@ -443,13 +445,17 @@ async def test_a_bug_ends_the_source_and_commits_nothing_after_it(
 ) -> None:
     produce(20)
 
-    async def deliver(record: Record) -> None:
-        if record.offset == 2:
-            raise ZeroDivisionError("a bug")
-        await asyncio.sleep(0)
+    class Buggy:
+        down = False
+
+        async def deliver(self, headers: Mapping[str, str], record: Record) -> None:
+            if record.offset == 2:
+                raise ZeroDivisionError("a bug")
+            await asyncio.sleep(0)
 
     settings = Settings(kafka=kafka.bootstrap, topics=topic, group=topic)
-    consumer = Consumer(settings, deliver, lambda: False, SourceHealth())
+    outlet = Outlet("cutouts", ["cutouts"], Buggy())
+    consumer = Consumer(settings, [outlet], lambda record: {}, SourceHealth())
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(consumer.run(asyncio.Event()), 120)
     assert all(offset <= 2 for offset in committed().values())

@@ -49,23 +49,22 @@ def topic_id(settings: Settings, topic: str) -> str:
         return kafka.topic_ids([topic])[topic]
 
 
-def commit(settings: Settings, topic: str, offsets: dict[int, int], note: str = "") -> None:
-    """Commit offsets as the sources of both functions."""
-    for function in ("cutouts", "lightcurves"):
-        consumer = Consumer(
-            {"bootstrap.servers": settings.kafka, "group.id": f"{settings.group}-{function}"}
-        )
-        wanted = [TopicPartition(topic, *each, metadata=note) for each in offsets.items()]
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                consumer.commit(offsets=wanted, asynchronous=False)
-                break
-            except KafkaException:  # a new group has no coordinator for a moment
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
-        consumer.close()
+def commit(
+    settings: Settings, topic: str, offsets: dict[int, int], note: str = "", group: str = ""
+) -> None:
+    """Commit offsets as the source of both tables, or as another group."""
+    consumer = Consumer({"bootstrap.servers": settings.kafka, "group.id": group or settings.group})
+    wanted = [TopicPartition(topic, *each, metadata=note) for each in offsets.items()]
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            consumer.commit(offsets=wanted, asynchronous=False)
+            break
+        except KafkaException:  # a new group has no coordinator for a moment
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+    consumer.close()
 
 
 def make_anew(settings: Settings, topic: str) -> None:
