@@ -222,20 +222,31 @@ def test_each_alert_function_has_a_source_for_every_topic(case: str) -> None:
     }
     covered: set[tuple[str, str]] = set()
     groups: dict[tuple[str, ...], set[str]] = {}
-    bound = {name: each["spec"]["sink"] for name, each in objects(case, "SinkBinding").items()}
     for each in [*sources(case).values(), *objects(case, "KafkaSource").values()]:
-        sink = each["spec"].get("sink") or bound.get(each["metadata"]["name"])
-        if sink:
-            function = sink["ref"]["name"].removeprefix(f"{fullname(case)}-")
-        else:  # it is in the source's pods
-            (function,) = (container["name"] for pod in pods(each) for container in containers(pod))
         topics, group = topics_and_group(each)
-        covered |= {(function, topic) for topic in topics}
-        groups.setdefault((function, *topics), set()).add(group)
+        fed = functions_of(case, each)
+        covered |= {(function, topic) for topic in topics for function in fed}
+        groups.setdefault((*fed, *topics), set()).add(group)
     assert covered == wanted
-    # Each function and source has its own group, which only its replicas share.
+    # Each source has its own group, which only its replicas share; a KafkaSource for each function.
     assert all(len(each) == 1 for each in groups.values())
     assert len({group for each in groups.values() for group in each}) == len(groups)
+
+
+def functions_of(case: str, source: Object) -> list[str]:
+    """The functions that a source of either kind sends alerts to, or has in its pods."""
+    begin = f"{fullname(case)}-"
+    if sink := source["spec"].get("sink"):
+        return [sink["ref"]["name"].removeprefix(begin)]
+    (container,) = (container for pod in pods(source) for container in containers(pod))
+    if sinks := environment(container).get("STAMPEDE_SINKS"):
+        urls = json.loads(sinks)
+        assert urls == {
+            table: f"http://{begin}{function}.sky.svc"
+            for function, table in ALERT_FUNCTIONS.items()
+        }
+        return list(ALERT_FUNCTIONS)
+    return [container["name"]]
 
 
 def topics_and_group(source: Object) -> tuple[list[str], str]:
@@ -305,16 +316,14 @@ def test_read_asks_one_kafka_and_the_others_none() -> None:
         assert "STAMPEDE_KAFKA" not in environment(container)
 
 
-def test_a_source_sends_dead_letters_to_the_table_of_its_function() -> None:
+def test_a_source_sends_dead_letters_to_the_tables_of_both_functions() -> None:
+    """It adds the name of the table itself."""
     made = sources("full")
     assert made
     for source in made.values():
         (container,) = source["spec"]["template"]["spec"]["containers"]
-        function = source["metadata"]["name"].rpartition("-")[2]
-        variables = environment(container)
-        assert variables["STAMPEDE_SINK"] == f"http://alerts-{function}.sky.svc"
-        letters = variables["STAMPEDE_DEAD_LETTER_SINK"]
-        assert letters == f"http://alerts-deadletters.sky.svc/{ALERT_FUNCTIONS[function]}"
+        letters = environment(container)["STAMPEDE_DEAD_LETTER_SINK"]
+        assert letters == "http://alerts-deadletters.sky.svc"
 
 
 @pytest.mark.parametrize("case", CASES)

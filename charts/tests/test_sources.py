@@ -22,6 +22,8 @@ from rendering import (
     template,
 )
 
+from stampede.events import ALERT_FUNCTIONS
+
 Known = tuple[dict[str, Any], list[dict[str, Any]]]
 TABLES = ("cutouts", "lightcurves")
 MINIMAL = "--values", CHART / "ci" / "minimal.yaml"
@@ -37,21 +39,10 @@ def scaling(kind: str, name: str) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_source_is_bound_to_its_function(case: str) -> None:
-    """A SinkBinding sets K_SINK and K_CE_OVERRIDES in the object that it names."""
-    bindings = objects(case, "SinkBinding")
-    for name, each in sources(case).items():
-        if name in INSIDE:
-            continue
-        spec = bindings[name]["spec"]
-        assert spec["subject"] == {
-            "apiVersion": each["apiVersion"],
-            "kind": each["kind"],
-            "name": name,
-        }
-        (container,) = each["spec"]["template"]["spec"]["containers"]
-        host = f"{spec['sink']['ref']['name']}.sky.svc"
-        assert environment(container)["STAMPEDE_SINK"] == f"http://{host}"
+def test_no_source_has_a_sink_binding(case: str) -> None:
+    """It binds one sink, and would set K_SINK: a source has a sink for each function."""
+    bound = {each["spec"]["subject"]["name"] for each in objects(case, "SinkBinding").values()}
+    assert not bound & sources(case).keys()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -81,31 +72,30 @@ def test_each_source_has_a_budget_and_spreads_over_nodes() -> None:
 
 
 def test_autoscaling_leaves_the_number_of_pods_to_keda() -> None:
-    for function in TABLES:
-        assert "replicas" not in scaling("Deployment", f"lsst-{function}")
-        spec = scaling("ScaledObject", f"lsst-{function}")
-        assert spec["scaleTargetRef"] == {"name": f"night-lsst-{function}"}
-        assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 8)
-        (trigger,) = spec["triggers"]
-        asked = trigger["metadata"]
-        (container,) = containers(scaling("Deployment", f"lsst-{function}")["template"])
-        variables = environment(container)
-        assert asked["consumerGroup"] == variables["STAMPEDE_GROUP"]
-        assert asked["bootstrapServers"] == variables["STAMPEDE_KAFKA"]
-        assert asked["topic"] == variables["STAMPEDE_TOPICS"]
-        assert asked["lagThreshold"] == "1000"
-        assert (asked["sasl"], asked["tls"]) == ("scram_sha512", "enable")
-        # Idle pods would be more than there are partitions.
-        assert asked.get("allowIdleConsumers", "false") == "false"
-        assert trigger["authenticationRef"] == {"name": f"night-lsst-{function}"}
-        login = scaling("TriggerAuthentication", f"lsst-{function}")["secretTargetRef"]
-        assert {each["parameter"]: (each["name"], each["key"]) for each in login} == {
-            "ca": ("kafka-ca", "ca.crt"),
-            "cert": ("kafka-client", "tls.crt"),
-            "key": ("kafka-client", "tls.key"),
-            "username": ("kafka-user", "user"),
-            "password": ("kafka-user", "password"),
-        }
+    assert "replicas" not in scaling("Deployment", "lsst")
+    spec = scaling("ScaledObject", "lsst")
+    assert spec["scaleTargetRef"] == {"name": "night-lsst"}
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 8)
+    (trigger,) = spec["triggers"]
+    asked = trigger["metadata"]
+    (container,) = containers(scaling("Deployment", "lsst")["template"])
+    variables = environment(container)
+    assert asked["consumerGroup"] == variables["STAMPEDE_GROUP"]
+    assert asked["bootstrapServers"] == variables["STAMPEDE_KAFKA"]
+    assert asked["topic"] == variables["STAMPEDE_TOPICS"]
+    assert asked["lagThreshold"] == "1000"
+    assert (asked["sasl"], asked["tls"]) == ("scram_sha512", "enable")
+    # Idle pods would be more than there are partitions.
+    assert asked.get("allowIdleConsumers", "false") == "false"
+    assert trigger["authenticationRef"] == {"name": "night-lsst"}
+    login = scaling("TriggerAuthentication", "lsst")["secretTargetRef"]
+    assert {each["parameter"]: (each["name"], each["key"]) for each in login} == {
+        "ca": ("kafka-ca", "ca.crt"),
+        "cert": ("kafka-client", "tls.crt"),
+        "key": ("kafka-client", "tls.key"),
+        "username": ("kafka-user", "user"),
+        "password": ("kafka-user", "password"),
+    }
 
 
 def test_keda_knows_all_fields_of_its_trigger(known: Known) -> None:
@@ -129,12 +119,12 @@ def test_keda_knows_all_fields_of_its_trigger(known: Known) -> None:
 
 def test_each_topic_has_a_trigger_of_its_own() -> None:
     """Without a topic KEDA counts the lag of all topics until the group has committed something."""
-    triggers = scaling("ScaledObject", "ztf-cutouts")["triggers"]
+    triggers = scaling("ScaledObject", "ztf")["triggers"]
     asked = [each["metadata"] for each in triggers]
     assert [each["topic"] for each in asked] == ["ztf-alerts", "ztf-programid2"]
     assert {each["lagThreshold"] for each in asked} == {"500"}
     assert all("authenticationRef" not in each for each in triggers)
-    assert "night-ztf-cutouts" not in objects("scaling", "TriggerAuthentication")
+    assert "night-ztf" not in objects("scaling", "TriggerAuthentication")
     for each in objects("scaling", "ScaledObject").values():
         assert all("topic" in trigger["metadata"] for trigger in each["spec"]["triggers"])
 
@@ -161,7 +151,7 @@ def test_static_membership_needs_names_that_last() -> None:
         (found,) = [v for v in container["env"] if v["name"] == "STAMPEDE_GROUP_INSTANCE_ID"] or [
             None
         ]
-        if name.startswith("night-old-"):
+        if name == "night-old":
             assert (each["kind"], each["spec"]["replicas"]) == ("StatefulSet", 3)
             assert found == {
                 "name": "STAMPEDE_GROUP_INSTANCE_ID",
@@ -172,12 +162,12 @@ def test_static_membership_needs_names_that_last() -> None:
 
 
 def test_extensions_of_the_values_are_set_by_either_kind() -> None:
-    (mine,) = {
-        tuple(scaling("SinkBinding", f"lsst-{each}")["ceOverrides"]["extensions"].items())
-        for each in TABLES
+    set_by = {
+        name: environment(container).get("STAMPEDE_CE_OVERRIDES")
+        for name in ("lsst", "ztf")
+        for container in containers(scaling("Deployment", name)["template"])
     }
-    assert mine == (("site", "chile"),)
-    assert "ceOverrides" not in scaling("SinkBinding", "ztf-cutouts")
+    assert set_by == {"lsst": '{"extensions":{"site":"chile"}}', "ztf": None}
     for function in TABLES:
         extensions = scaling("KafkaSource", f"knative-{function}")["ceOverrides"]["extensions"]
         assert extensions["site"] == "chile"
@@ -214,8 +204,7 @@ def test_a_function_in_the_pods_of_a_source_is_that_of_its_knative_service(
         assert mine["STAMPEDE_FROM_KAFKA"] == "true"
         assert "STAMPEDE_FROM_KAFKA" not in other
         assert mine["STAMPEDE_CE_OVERRIDES"] == '{"extensions":{"site":"chile"}}'
-        assert "STAMPEDE_SINK" not in mine
-        assert ("SinkBinding", name) not in made, "K_SINK would come first"
+        assert "STAMPEDE_SINKS" not in mine
 
 
 @pytest.mark.parametrize("arguments", [(), ("--set", "oidc.mode=required")])
@@ -228,15 +217,21 @@ def test_a_function_in_the_pods_of_a_source_reads_what_the_source_did(
         {
             each["metadata"]["name"]: each["spec"]["template"]
             for each in rendered("scaling", *arguments, *more)
-            if each["kind"] == "Deployment" and each["metadata"]["name"] in INSIDE
+            if each["kind"] == "Deployment"
         }
         for more in (without, ())
     )
-    for name in INSIDE:
-        (source,), (inside,) = containers(before[name]), containers(after[name])
-        variables = environment(source)
-        del variables["STAMPEDE_SINK"]
-        assert variables.items() <= environment(inside).items()
+    (source,) = containers(before["night-bursts"])
+    shared = environment(source)
+    del shared["STAMPEDE_SINKS"]
+    own = {"STAMPEDE_DEAD_LETTER_SINK": "/", "STAMPEDE_GROUP": "-", "STAMPEDE_SOURCE_NAME": "-"}
+    for name, function in INSIDE.items():
+        (inside,) = containers(after[name])
+        variables = environment(inside)
+        ends = {"/": ALERT_FUNCTIONS[function], "-": function}
+        for variable, sign in own.items():
+            assert variables.pop(variable) == f"{shared[variable]}{sign}{ends[sign]}"
+        assert {k: v for k, v in shared.items() if k not in own}.items() <= variables.items()
         assert [inside[f"{each}Probe"] for each in ("readiness", "liveness")] == [
             source[f"{each}Probe"] for each in ("readiness", "liveness")
         ]
@@ -284,7 +279,7 @@ def test_a_function_in_the_pods_of_a_source_has_its_own_labels_and_place() -> No
         for each in made
         if each["kind"] == "Deployment"
     }
-    for name in ("night-bursts-cutouts", "night-bursts-lightcurves", "night-ztf-cutouts"):
+    for name in ("night-bursts-cutouts", "night-bursts-lightcurves", "night-ztf"):
         pod = found[name]
         assert ("team" in pod["metadata"]["labels"]) == (name == "night-bursts-cutouts")
         assert ("nodeSelector" in pod["spec"]) == (name == "night-bursts-cutouts")

@@ -29,16 +29,16 @@ class Knative:
         self.title = CONTESTANTS["zero" if not least else "one" if least == most else "kept"]
 
     def group_of(self, function: str) -> str:
-        """Name of the consumer group."""
-        return f"stampede-alerts-{function}"
+        """Name of the consumer group, which is that of both functions."""
+        return "stampede-alerts"
 
     def start(self, functions: Sequence[str] = FUNCTIONS) -> None:
-        """Start the sources of functions."""
-        self._scale(1, functions)
+        """Start the source, whichever functions are asked for: it feeds both."""
+        self._scale(1)
 
     def stop(self) -> None:
-        """Stop the sources, and wait until the functions are at rest."""
-        self._scale(0, FUNCTIONS)
+        """Stop the source, and wait until the functions are at rest."""
+        self._scale(0)
         until(self.at_rest, STOPPED_SECONDS, 1)
 
     def at_rest(self) -> bool:
@@ -66,8 +66,8 @@ class Knative:
         return self._release.pods(function)
 
     def source(self, function: str) -> str:
-        """The selector of the pods of a function's source."""
-        return f"stampede/source=alerts-{function}"
+        """The selector of the pods of the source of both functions."""
+        return "stampede/source=alerts"
 
     def _annotate(self, *bounds: str) -> None:
         """Set bounds of the revisions that run: Knative follows them without new pods."""
@@ -80,12 +80,11 @@ class Knative:
                 *(f"autoscaling.knative.dev/{bound}" for bound in bounds),
             )
 
-    def _scale(self, number: int, functions: Sequence[str]) -> None:
-        for function in functions:
-            name = f"{self._release.name}-alerts-{function}"
-            patiently(self._release, "scale", f"deployment/{name}", f"--replicas={number}")
-            selector = self.source(function)
-            until(lambda s=selector: len(self._release.live_pods(s)) == number, STOPPED_SECONDS, 1)
+    def _scale(self, number: int) -> None:
+        name = f"{self._release.name}-alerts"
+        patiently(self._release, "scale", f"deployment/{name}", f"--replicas={number}")
+        selector = self.source(FUNCTIONS[0])
+        until(lambda: len(self._release.live_pods(selector)) == number, STOPPED_SECONDS, 1)
 
 
 class InPod:

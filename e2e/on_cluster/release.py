@@ -186,7 +186,7 @@ def is_ready(each: dict[str, Any]) -> bool:
     objects does not tell its generation.
     """
     status = each.get("status", {})
-    if each["kind"] == "Deployment":  # a SinkBinding replaces its pods once more
+    if each["kind"] == "Deployment":
         wanted = each["spec"]["replicas"]
         counts = [status.get(name, 0) for name in ("replicas", "updatedReplicas", "readyReplicas")]
         return status.get("observedGeneration") == each["metadata"]["generation"] and (

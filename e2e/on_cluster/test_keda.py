@@ -40,7 +40,8 @@ def autoscaling(function_in_pod: bool = False) -> dict[str, Any]:
 
 
 def pods(release: Release, function: str) -> int:
-    return len(release.live_pods(f"stampede/source=alerts-{function}"))
+    """How many pods read Kafka for a function: its own, or those of the source of both."""
+    return len(release.live_pods(f"stampede/source in (alerts,alerts-{function})"))
 
 
 def scale_out(release: Release, seeds: Sequence[int]) -> None:

@@ -78,23 +78,36 @@ lightcurves: detections
 {{- end }}
 
 {{/*
-Consumer group of a source for a function: (list $ "lsst" $source "cutouts"). It must never change. No other release may
-use it: each would get only half of the alerts.
+The functions for which a source has an object each, and the table of each: (list $ $source). One without a name is for
+all.
+*/}}
+{{- define "stampede.sources.functions" -}}
+{{- $source := index . 1 -}}
+{{- if or (eq ($source.kind | default "container") "kafka") $source.functionInPod -}}
+{{ include "stampede.tables" (index . 0) }}
+{{- else -}}
+"": ""
+{{- end -}}
+{{- end }}
+
+{{/*
+Consumer group of a source: (list $ "lsst" $source ""); with a function instead of "" that of the function alone. It must
+never change. No other release may use it: each would get only half of the alerts.
 */}}
 {{- define "stampede.group" -}}
-{{- printf "%s-%s" (include "stampede.groups" .) (index . 3) -}}
+{{- include "stampede.groups" . }}{{ with index . 3 }}-{{ . }}{{ end -}}
 {{- end }}
-{{/* What the consumer groups of a source begin with: (list $ "lsst" $source). */}}
+{{/* The same, and what the groups of functions begin with: (list $ "lsst" $source). */}}
 {{- define "stampede.groups" -}}
 {{- $default := printf "%s-%s" (index . 0).Release.Namespace (include "stampede.name" (list (index . 0) (index . 1))) -}}
 {{- (index . 2).group | default $default -}}
 {{- end }}
-{{/* Name of a source for a function: (list $ "lsst" "cutouts"). */}}
+{{/* Name of a source: (list $ "lsst" ""), or of a source for a function: (list $ "lsst" "cutouts"). */}}
 {{- define "stampede.source" -}}
-{{- printf "%s-%s-%s" (include "stampede.fullname" (index . 0)) (index . 1) (index . 2) -}}
+{{- printf "%s-%s" (include "stampede.fullname" (index . 0)) (index . 1) }}{{ with index . 2 }}-{{ . }}{{ end -}}
 {{- end }}
 
-{{/* Least number of pods of a source for one function, or of consumers of a KafkaSource. */}}
+{{/* Least number of pods of a source, or of consumers of a KafkaSource. */}}
 {{- define "stampede.replicas" -}}
 {{- if .autoscaling }}{{ .autoscaling.min | default 1 }}{{ else }}{{ .replicas | default 1 }}{{ end -}}
 {{- end }}
