@@ -75,11 +75,9 @@ def ages(old: bool) -> Series:
     return buckets("stampede_alert_age_seconds_bucket", bounds, function="cutouts")
 
 
-SOURCES = {  # two pods for one topic and one for the other, per function
-    "lsst_cutouts": 2 * ["1x60"],
-    "lsst_lightcurves": 2 * ["1x60"],
-    "ztf_cutouts": ["1x60"],
-    "ztf_lightcurves": ["1x60"],
+SOURCES = {  # two pods for one topic and one for the other
+    "lsst": 2 * ["1x60"],
+    "ztf": ["1x60"],
 }
 KEPT = {  # functions that keep a pod
     source("process_start_time_seconds", component=name): "0x200"
@@ -204,7 +202,7 @@ CASES = {
     ),
     "StampedeSourceDown": Case(
         # More pods of others do not make up for the one that is not ready.
-        sources(**SOURCES | {"lsst_cutouts": 4 * ["1x60"], "ztf_cutouts": ["1x20 0x40"]}),
+        sources(**SOURCES | {"lsst": 4 * ["1x60"], "ztf": ["1x20 0x40"]}),
         sources(**SOURCES),
         40,
     ),
@@ -212,6 +210,11 @@ CASES = {
         {source(EVENTS, function="cutouts", outcome="store-down"): "0+9x60"},
         {source(EVENTS, function="cutouts", outcome="stored"): "0+9x60"},
         20,
+    ),
+    "StampedeTableLeftBehind": Case(
+        {source("stampede_source_detached_partitions", table="cutouts"): "4x60"},
+        {source("stampede_source_detached_partitions", table="cutouts"): "4x5 0x60"},
+        15,
     ),
     "StampedeTopicMadeAnew": Case(
         {source("stampede_source_topics_made_anew_total", family="lsst-alerts"): "0x10 1x90"},

@@ -9,7 +9,7 @@ from itertools import islice
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from e2e.alert_rules.process_faults import Fault
+from e2e.alert_rules.process_faults import Fault, paused
 from e2e.alert_rules.traffic import repeatedly
 from e2e.alert_rules.watched import NIGHTS, OBJECTS, SECONDS, SEED, TOPIC, Watched
 from e2e.commands import until
@@ -18,12 +18,13 @@ from stampede.store.open import first_site, open_objects, open_replica
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import make_topics
 from stampede_simulator.simulator import Fields, Simulator
-from stampede_simulator.write import TOPICS
+from stampede_simulator.write import TOPICS, write
 
 ENOUGH = 3000  # requests of the store that a fault waits for: more than come
 READERS = 4  # at once: each waits long for a response
 HOUR = 3_600_000  # ms
 NIGHT = "nights_{:%Y%m%d}_{}"
+MORE_THAN_IN_FLIGHT = 600
 BACKLOG, AT_ONCE = 200, 20  # old alerts: how many wait in Kafka, how many are sent together
 
 
@@ -145,6 +146,15 @@ def old_alerts(watched: Watched) -> Iterator[None]:
         producer.flush(SECONDS)
 
     with repeatedly(send, 0.5):
+        yield
+
+
+@contextmanager
+def one_function_down(watched: Watched) -> Iterator[None]:
+    """A function answers nothing, and more alerts come than may be in flight."""
+    alerts = Simulator(SEED + 2, Fields(objects=OBJECTS)).alerts(MORE_THAN_IN_FLIGHT)
+    with paused("cutouts")(watched):
+        write(alerts, f"kafka://{watched.up.kafka}")
         yield
 
 

@@ -48,6 +48,7 @@ SETTINGS = {
     "STAMPEDE_NOTIFICATION_PATIENCE_SECONDS": "20",
     "STAMPEDE_QUEUE_BYTES": str(1 << 20),  # some alerts: one source fills it
     "STAMPEDE_HOLD_SECONDS": "1",
+    "STAMPEDE_DETACH_SECONDS": "3",
     "STAMPEDE_LINGER_MS": "1000",  # fewer objects, so that passes are short
 }
 SECONDS = 300  # timeout; allows for a slow and busy machine
@@ -137,14 +138,8 @@ class Watched:
         )
 
     def processes(self, name: str) -> list[psutil.Process]:
-        """The processes of `stampede up` with this name; ``source-FUNCTION`` is that of one."""
-        kind, _, function = name.partition("-")
-        group = f"{self.settings.group}-{function}"
-        return [
-            process
-            for process in self.up.processes(kind)
-            if kind != "source" or process.environ()["STAMPEDE_GROUP"] == group
-        ]
+        """The processes of `stampede up` that serve a function of this name."""
+        return list(self.up.processes(name))
 
     def read(self) -> None:
         """GET the images of the latest alert, whatever the responses are."""

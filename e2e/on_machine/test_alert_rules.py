@@ -47,9 +47,10 @@ EACH_ITS_OWN: Faults = {
 }
 STORE_IS_SLOW: Faults = {
     ("StampedeReadSlow",): data_faults.slow_store,
-    ("StampedeSourceDown",): paused("source-lightcurves"),
+    ("StampedeSourceDown",): paused("source"),
     ("StampedeFunctionGone", "StampedeNotificationsOff"): paused("notifications"),
 }
+ONE_FUNCTION_IS_DOWN: Faults = {("StampedeTableLeftBehind",): data_faults.one_function_down}
 MANY_ALERTS: Faults = {
     ("StampedeAlertsOld", "StampedeOverloaded"): data_faults.old_alerts,
     ("StampedeWorkersDie",): process_faults.killed_workers,
@@ -59,6 +60,7 @@ GROUPS = {
     "down": STORE_IS_DOWN,
     "others": EACH_ITS_OWN,
     "slow": STORE_IS_SLOW,
+    "one": ONE_FUNCTION_IS_DOWN,
     "many": MANY_ALERTS,
 }
 
