@@ -20,11 +20,11 @@ from rendering import (
 )
 
 from stampede.config.settings import Settings
-from stampede.events import ALERT_FUNCTIONS
+from stampede.events import ALERT_FUNCTIONS, BOTH_TABLES
 from stampede.handlers.apps import APPS
 
 # The chart uses Knative's Broker instead of the function; `bulk` is a second `read`.
-FUNCTIONS = (APPS.keys() - {"broker"}) | {"bulk"}
+FUNCTIONS = (APPS.keys() - {"broker", BOTH_TABLES}) | {"bulk"}
 SITES = {case: 2 if case == "full" else 1 for case in CASES}
 
 
@@ -246,7 +246,8 @@ def functions_of(case: str, source: Object) -> list[str]:
             for function, table in ALERT_FUNCTIONS.items()
         }
         return list(ALERT_FUNCTIONS)
-    return [container["name"]]
+    assert container["name"] == BOTH_TABLES
+    return list(ALERT_FUNCTIONS)
 
 
 def topics_and_group(source: Object) -> tuple[list[str], str]:

@@ -22,14 +22,11 @@ from rendering import (
     template,
 )
 
-from stampede.events import ALERT_FUNCTIONS
-
 Known = tuple[dict[str, Any], list[dict[str, Any]]]
 TABLES = ("cutouts", "lightcurves")
 MINIMAL = "--values", CHART / "ci" / "minimal.yaml"
 SOURCE = '"bootstrapServers": ["kafka:9092"], "topics": ["a"]'
-# Sources with the function in their pods.
-INSIDE = {f"night-bursts-{each}": each for each in TABLES}
+INSIDE = "night-bursts"  # the source with the function in its pods
 SASL = '"sasl": {"existingSecret": "s"}'
 
 
@@ -179,32 +176,38 @@ def test_extensions_of_the_values_are_set_by_either_kind() -> None:
     [
         (),
         ("--set", "oidc.mode=required"),
-        ("--set", "store.caConfigMap=ca", "--set", "store.secrets.cutouts=own"),
+        ("--set", "store.caConfigMap=ca", "--set", "store.secrets.alerts=own"),
     ],
 )
-def test_a_function_in_the_pods_of_a_source_is_that_of_its_knative_service(
+def test_a_function_in_the_pods_of_a_source_is_as_one_of_a_knative_service(
     arguments: tuple[str, ...],
 ) -> None:
     """It reads Kafka itself, in the place of the source's own process."""
+    if "store.secrets.alerts=own" in arguments:
+        arguments = (*arguments, "--set", "store.secrets.cutouts=own")
     made = {
         (each["kind"], each["metadata"]["name"]): each for each in rendered("scaling", *arguments)
     }
-    for name, function in INSIDE.items():
-        pod = made["Deployment", name]["spec"]["template"]
-        (inside,) = containers(pod)
-        service = made["Service", f"night-{function}"]["spec"]["template"]["spec"]
-        (behind,) = service["containers"]
-        mine, other = environment(inside), environment(behind)
-        assert other.pop("STAMPEDE_METRICS_PORT") == "9400"
-        assert other.items() <= mine.items()
-        same = ("name", "image", "args", "resources", "securityContext")
-        assert [inside[each] for each in same] == [behind[each] for each in same]
-        assert all(each in inside["volumeMounts"] for each in behind["volumeMounts"])
-        assert all(each in pod["spec"]["volumes"] for each in service["volumes"])
-        assert mine["STAMPEDE_FROM_KAFKA"] == "true"
-        assert "STAMPEDE_FROM_KAFKA" not in other
-        assert mine["STAMPEDE_CE_OVERRIDES"] == '{"extensions":{"site":"chile"}}'
-        assert "STAMPEDE_SINKS" not in mine
+    pod = made["Deployment", INSIDE]["spec"]["template"]
+    (inside,) = containers(pod)
+    service = made["Service", "night-cutouts"]["spec"]["template"]["spec"]
+    (behind,) = service["containers"]
+    mine, other = environment(inside), environment(behind)
+    assert other.pop("STAMPEDE_METRICS_PORT") == "9400"
+    assert other.items() <= mine.items()
+    same = ("image", "securityContext")
+    assert [inside[each] for each in same] == [behind[each] for each in same]
+    assert (inside["name"], inside["args"]) == ("alerts", ["serve", "alerts"])
+    assert (
+        inside["resources"]
+        == yaml.safe_load((CHART / "values.yaml").read_text())["source"]["alerts"]["resources"]
+    )
+    assert all(each in inside["volumeMounts"] for each in behind["volumeMounts"])
+    assert all(each in pod["spec"]["volumes"] for each in service["volumes"])
+    assert mine["STAMPEDE_FROM_KAFKA"] == "true"
+    assert "STAMPEDE_FROM_KAFKA" not in other
+    assert mine["STAMPEDE_CE_OVERRIDES"] == '{"extensions":{"site":"chile"}}'
+    assert "STAMPEDE_SINKS" not in mine
 
 
 @pytest.mark.parametrize("arguments", [(), ("--set", "oidc.mode=required")])
@@ -221,34 +224,28 @@ def test_a_function_in_the_pods_of_a_source_reads_what_the_source_did(
         }
         for more in (without, ())
     )
-    (source,) = containers(before["night-bursts"])
-    shared = environment(source)
-    del shared["STAMPEDE_SINKS"]
-    own = {"STAMPEDE_DEAD_LETTER_SINK": "/", "STAMPEDE_GROUP": "-", "STAMPEDE_SOURCE_NAME": "-"}
-    for name, function in INSIDE.items():
-        (inside,) = containers(after[name])
-        variables = environment(inside)
-        ends = {"/": ALERT_FUNCTIONS[function], "-": function}
-        for variable, sign in own.items():
-            assert variables.pop(variable) == f"{shared[variable]}{sign}{ends[sign]}"
-        assert {k: v for k, v in shared.items() if k not in own}.items() <= variables.items()
-        assert [inside[f"{each}Probe"] for each in ("readiness", "liveness")] == [
-            source[f"{each}Probe"] for each in ("readiness", "liveness")
-        ]
-        mounted = {each["mountPath"]: each for each in inside["volumeMounts"]}
-        assert all(mounted[each["mountPath"]] == each for each in source["volumeMounts"])
+    (source,), (inside,) = containers(before[INSIDE]), containers(after[INSIDE])
+    variables = environment(source)
+    del variables["STAMPEDE_SINKS"]
+    assert variables.items() <= environment(inside).items()
+    assert [inside[f"{each}Probe"] for each in ("readiness", "liveness")] == [
+        source[f"{each}Probe"] for each in ("readiness", "liveness")
+    ]
+    mounted = {each["mountPath"]: each for each in inside["volumeMounts"]}
+    assert all(mounted[each["mountPath"]] == each for each in source["volumeMounts"])
 
 
 def test_a_setting_of_a_function_comes_before_one_of_its_source() -> None:
-    given = ("--set", "functions.cutouts.settings.linger_ms=1", "--set")
-    made = rendered("scaling", *given, "sources.bursts.settings.linger_ms=2")
-    found = {
-        each["metadata"]["name"]: environment(containers(each["spec"]["template"])[0])
-        for each in made
-        if each["kind"] == "Deployment"
-    }
-    assert found["night-bursts-cutouts"]["STAMPEDE_LINGER_MS"] == "1"
-    assert found["night-bursts-lightcurves"]["STAMPEDE_LINGER_MS"] == "2"
+    given = ("--set", "source.alerts.settings.linger_ms=1", "--set")
+    given = (*given, "sources.bursts.settings.linger_ms=2,sources.bursts.settings.batch_alerts=3")
+    (pod,) = (
+        each["spec"]["template"]
+        for each in rendered("scaling", *given)
+        if (each["kind"], each["metadata"]["name"]) == ("Deployment", INSIDE)
+    )
+    variables = environment(containers(pod)[0])
+    assert variables["STAMPEDE_LINGER_MS"] == "1"
+    assert variables["STAMPEDE_BATCH_ALERTS"] == "3"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -273,16 +270,16 @@ def test_each_volume_of_a_source_is_mounted_and_has_a_name_of_its_own() -> None:
 
 def test_a_function_in_the_pods_of_a_source_has_its_own_labels_and_place() -> None:
     fields = {"podLabels": {"team": "sky"}, "nodeSelector": {"disk": "fast"}}
-    made = rendered("scaling", "--set-json", f"functions.cutouts={json.dumps(fields)}")
+    made = rendered("scaling", "--set-json", f"source.alerts={json.dumps(fields)}")
     found = {
         each["metadata"]["name"]: each["spec"]["template"]
         for each in made
         if each["kind"] == "Deployment"
     }
-    for name in ("night-bursts-cutouts", "night-bursts-lightcurves", "night-ztf"):
+    for name in (INSIDE, "night-ztf"):
         pod = found[name]
-        assert ("team" in pod["metadata"]["labels"]) == (name == "night-bursts-cutouts")
-        assert ("nodeSelector" in pod["spec"]) == (name == "night-bursts-cutouts")
+        assert ("team" in pod["metadata"]["labels"]) == (name == INSIDE)
+        assert ("nodeSelector" in pod["spec"]) == (name == INSIDE)
         assert "topologySpreadConstraints" in pod["spec"]
 
 

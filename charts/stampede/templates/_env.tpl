@@ -187,7 +187,7 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- $source := index . 2 -}}
 {{- include "stampede.env.kafka" (list $ $source) }}
 - name: STAMPEDE_GROUP
-  value: {{ include "stampede.groups" (list $ (index . 1) $source) }}
+  value: {{ include "stampede.group" (list $ (index . 1) $source) }}
 {{- with $source.epoch }}
 - name: STAMPEDE_TOPIC_EPOCH
   value: {{ . | quote }}

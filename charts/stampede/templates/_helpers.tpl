@@ -78,33 +78,16 @@ lightcurves: detections
 {{- end }}
 
 {{/*
-The functions for which a source has an object each, and the table of each: (list $ $source). One without a name is for
-all.
-*/}}
-{{- define "stampede.sources.functions" -}}
-{{- $source := index . 1 -}}
-{{- if or (eq ($source.kind | default "container") "kafka") $source.functionInPod -}}
-{{ include "stampede.tables" (index . 0) }}
-{{- else -}}
-"": ""
-{{- end -}}
-{{- end }}
-
-{{/*
-Consumer group of a source: (list $ "lsst" $source ""); with a function instead of "" that of the function alone. It must
-never change. No other release may use it: each would get only half of the alerts.
+Consumer group of a source: (list $ "lsst" $source). It must never change. No other release may use it: each would get only
+half of the alerts. A KafkaSource reads for one function; the name of its group, and its own, end with that.
 */}}
 {{- define "stampede.group" -}}
-{{- include "stampede.groups" . }}{{ with index . 3 }}-{{ . }}{{ end -}}
-{{- end }}
-{{/* The same, and what the groups of functions begin with: (list $ "lsst" $source). */}}
-{{- define "stampede.groups" -}}
 {{- $default := printf "%s-%s" (index . 0).Release.Namespace (include "stampede.name" (list (index . 0) (index . 1))) -}}
 {{- (index . 2).group | default $default -}}
 {{- end }}
-{{/* Name of a source: (list $ "lsst" ""), or of a source for a function: (list $ "lsst" "cutouts"). */}}
+{{/* Name of a source: (list $ "lsst"). */}}
 {{- define "stampede.source" -}}
-{{- printf "%s-%s" (include "stampede.fullname" (index . 0)) (index . 1) }}{{ with index . 2 }}-{{ . }}{{ end -}}
+{{- printf "%s-%s" (include "stampede.fullname" (index . 0)) (index . 1) -}}
 {{- end }}
 
 {{/* Least number of pods of a source, or of consumers of a KafkaSource. */}}

@@ -10,7 +10,13 @@ from collections.abc import Callable, Mapping
 from stampede.config.settings import Settings
 from stampede.events import tables_of
 from stampede.events.http.endpoint import EventEndpoint, Reply
-from stampede.events.kafka.source import check_input, connections, letters_of, send_alerts, sink_outlet
+from stampede.events.kafka.source import (
+    check_input,
+    connections,
+    letters_of,
+    send_alerts,
+    sink_outlet,
+)
 from stampede.events.kafka.source_health import SourceHealth
 from stampede.http.response_reader import DETAIL_BYTES, Response
 

@@ -95,7 +95,7 @@ def sinks_of(settings: Settings, http: Poster, stop: asyncio.Event) -> list[Outl
 
 
 def letters_of(settings: Settings, tables: Sequence[str]) -> dict[str, str]:
-    """The URL for dead letters of each table, ``/TABLE`` if they are several; empty if none is set."""
+    """The URL for dead letters of each table: with ``/TABLE`` if they are several."""
     letters = settings.dead_letter_sink
     if not letters or len(tables) == 1:
         return dict.fromkeys(tables, letters) if letters else {}
