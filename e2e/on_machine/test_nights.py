@@ -27,9 +27,11 @@ from tests.support.store import stored_alerts
 SEED = 11
 NIGHTS, EACH = 15, 12
 MISSING = (4, 5)  # of these nights there is no topic, though programme 2 has one
-EXPIRED = 7  # of this one the source of `lightcurves` has read nothing when Kafka deletes it
+EXPIRED = 7  # of this one `lightcurves` lacks some when Kafka deletes it
 RENAMED = 10  # since then Rubin has another version
 FAMILIES = "ztf_{YYYYMMDD:20}_programid1,lsst-alerts-v{n}"
+# So few are in flight that a function which stands still soon holds all of them.
+FEW = {"STAMPEDE_IN_FLIGHT": "8", "STAMPEDE_DETACH_SECONDS": "3"}
 STARTED_ONCE = ("cutouts", "lightcurves", "source")
 READ_SECONDS = 120
 FIRING_SECONDS = 120  # the rules wait for seconds, but the machine may be busy
@@ -122,7 +124,7 @@ def test_fifteen_nights_and_a_change_of_version(tmp_path: Path) -> None:
     days = [today - timedelta(NIGHTS - 1 - number) for number in range(NIGHTS)]
     others = [night(days[number], 2) for number in MISSING]
     with (
-        StampedeUp(tmp_path / "data", "--sources", "--topics", FAMILIES) as up,
+        StampedeUp(tmp_path / "data", "--sources", "--topics", FAMILIES, **FEW) as up,
         watched(up, tmp_path) as alerts,
     ):
 
@@ -131,16 +133,12 @@ def test_fifteen_nights_and_a_change_of_version(tmp_path: Path) -> None:
 
         survey = Survey(up.kafka)
         before = started(up)
-        (reader,) = [
-            each
-            for each in up.processes("source")
-            if each.environ()["STAMPEDE_GROUP"].endswith("-lightcurves")
-        ]
+        (function,) = up.processes("lightcurves")
         slowest = 0.0
         for number, day in enumerate(days):
             if number == EXPIRED:
-                fires("StampedeSourceDown", False)
-                reader.send_signal(signal.SIGSTOP)
+                fires("StampedeTableLeftBehind", False)
+                function.send_signal(signal.SIGSTOP)
             begin = time.monotonic()
             if number not in MISSING:
                 survey.send(night(day), "ztf")
@@ -150,10 +148,10 @@ def test_fifteen_nights_and_a_change_of_version(tmp_path: Path) -> None:
             until(lambda: stored_in_cutouts(up, len(survey.sent)), READ_SECONDS)
             slowest = max(slowest, time.monotonic() - begin)
             if number == EXPIRED:
-                fires("StampedeSourceDown")
+                fires("StampedeTableLeftBehind")
                 survey.delete(night(day))
-                reader.send_signal(signal.SIGCONT)
-                fires("StampedeSourceDown", False)
+                function.send_signal(signal.SIGCONT)
+                fires("StampedeTableLeftBehind", False)
             if number == MISSING[-1]:
                 fires("StampedeTopicUnread")
                 fires("StampedeTopicSilent")
@@ -165,10 +163,9 @@ def test_fifteen_nights_and_a_change_of_version(tmp_path: Path) -> None:
         print(f"the slowest night was stored {slowest:.1f} s after it was sent")
         audit = up.wait_until_stored()
         count = len(survey.sent)
-        assert stored_counts(audit) == {
-            "cutouts": (count, count, 0),
-            "detections": (count, count - EACH, 0),
-        }
+        counts = stored_counts(audit)
+        assert counts["cutouts"] == (count, count, 0)
+        assert count - EACH <= counts["detections"][1] < count
         lost = night(days[EXPIRED])
         assert f"{lost}: Kafka has deleted this topic" in audit.output
         assert "were deleted with it before they were stored in detections" in audit.output
