@@ -2,6 +2,7 @@
 
 __all__ = [
     "ceph",
+    "environment",
     "installer",
     "kafka",
     "plan",

@@ -28,7 +28,7 @@ from stampede_local.process import Process, wait_until
 from tests.support import tested_with
 from tests.support.served import Served
 from tests.support.store.ceph import minio_of
-from tests.support.store.versitygw import VersityGateway
+from tests.support.versitygw import VersityGateway
 
 # No deadlines: the time of an example depends on how busy the machine is. The examples are the same
 # each time, in `make check` only a fifth of them; the profile "search" looks for others, as
