@@ -65,7 +65,7 @@ def up(
         bool,
         typer.Option(
             "--sources",
-            help="give `cutouts` and `lightcurves` a source each, as on a cluster; without this "
+            help="give `cutouts` and `lightcurves` a source, as on a cluster; without this "
             "they read Kafka themselves, which takes a quarter less CPU",
         ),
     ] = False,

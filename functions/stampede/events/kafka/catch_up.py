@@ -21,7 +21,7 @@ from stampede.events.kafka.client_options import reader_options
 from stampede.events.kafka.held_records import HeldRecords, Intake
 from stampede.events.kafka.login import KafkaLogin
 from stampede.events.kafka.source_health import SourceHealth
-from stampede.events.kafka.topic_ids import RESPONSE_SECONDS, Answer, TopicIds
+from stampede.events.kafka.topic_ids import Answer, TopicIds
 from stampede.events.kafka.topics import Commit, commits, old_groups
 from stampede.telemetry import source_metrics
 from stampede.telemetry.logs import get_logger
@@ -29,6 +29,8 @@ from stampede.telemetry.logs import get_logger
 log = get_logger()
 
 ROOM_SECONDS = 1.0
+# For a response of Kafka. Shorter than elsewhere, as several may be waited for in one turn.
+SHORT_SECONDS = 5.0
 DRAIN_SECONDS = 20.0  # less than the 30 s that Kubernetes gives
 
 
@@ -94,7 +96,7 @@ class Beginnings:
             }
             found[key] = {}
             if known:
-                low, _ = consumer.get_watermark_offsets(TopicPartition(*key), RESPONSE_SECONDS)
+                low, _ = consumer.get_watermark_offsets(TopicPartition(*key), SHORT_SECONDS)
                 found[key] = {
                     each: min(known.get(table, low) for table in each.tables)
                     for each in self._outlets
@@ -124,7 +126,7 @@ def _commits_of(
     options = reader_options(settings, KafkaLogin(settings).options) | {"group.id": group}
     consumer = confluent_kafka.Consumer(options)
     try:
-        return commits(consumer, partitions, topic_ids)
+        return commits(consumer, partitions, topic_ids, SHORT_SECONDS)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
             raise
@@ -256,7 +258,7 @@ def _begun(
     if partition.begin is not None or partition.passed_over:
         return partition.begin
     with suppress(KafkaException):
-        return consumer.get_watermark_offsets(TopicPartition(*key), RESPONSE_SECONDS)[0]
+        return consumer.get_watermark_offsets(TopicPartition(*key), SHORT_SECONDS)[0]
     return None
 
 

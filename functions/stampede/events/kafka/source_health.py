@@ -16,7 +16,7 @@ from stampede.telemetry import source_metrics
 
 STATISTICS_SECONDS = 2.0
 STALE_SECONDS = 20.0  # statistics older than this say nothing
-# The Kafka thread turns at least every 33 s: it waits for topic ids and offsets.
+# The Kafka thread turns at least every 48 s: it waits for topic ids and offsets.
 STUCK_SECONDS = 60.0
 CONSUMER = "consumer"  # the client that is a member of the group
 UNLEARNT_SECONDS = 30.0  # an idle source asks for the ids of its topics every 3 s

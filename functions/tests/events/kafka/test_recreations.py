@@ -1,5 +1,6 @@
 """Topics that are made anew while alerts arrive: real Kafka and functions, both ways in."""
 
+import json
 import os
 import sys
 import time
@@ -40,33 +41,30 @@ CAUGHT_UP_SECONDS = 90.0
 def start(
     serve: Callable, kafka: LocalKafka, tmp_path: Path
 ) -> Iterator[Callable[[str, str], str]]:
-    """Starts both functions on a topic, with sources or without; returns the store."""
+    """Starts both functions on a topic, with sources of both or without; returns the store."""
     sources: list[Process] = []
 
     def go(topic: str, way: str) -> str:
         letters = serve("deadletters")
+        common = {"KAFKA": kafka.bootstrap, "TOPICS": topic, "BACKOFF_SECONDS": 0.05}
+        sinks = {}
         for function, table in ALERT_FUNCTIONS.items():
-            env = {
-                "KAFKA": kafka.bootstrap,
-                "TOPICS": topic,
-                "GROUP": f"{topic}-{function}",
-                "DEAD_LETTER_SINK": f"{letters.url}/{table}",
-                "BACKOFF_SECONDS": 0.05,
-            }
             if way == "function":
-                serve(function, FROM_KAFKA=True, **env)
-                continue
-            served = serve(function)
-            for number in range(2 if way == "two sources" else 1):
-                source = Process(
-                    f"source-{function}-{number}",
-                    [sys.executable, "-m", "stampede", "serve", "source"],
-                    tmp_path / f"source-{function}-{number}.log",
-                    {f"STAMPEDE_{key}": str(value) for key, value in env.items()}
-                    | {"K_SINK": served.url, "STAMPEDE_PORT": str(free_port())},
-                )
-                source.start()
-                sources.append(source)
+                own = {"GROUP": f"{topic}-{function}", "DEAD_LETTER_SINK": f"{letters.url}/{table}"}
+                serve(function, FROM_KAFKA=True, **common, **own)
+            else:
+                sinks[table] = serve(function).url
+        env = {"GROUP": topic, "DEAD_LETTER_SINK": letters.url, "SINKS": json.dumps(sinks)}
+        for number in range({"function": 0, "source": 1, "two sources": 2}[way]):
+            source = Process(
+                f"source-{number}",
+                [sys.executable, "-m", "stampede", "serve", "source"],
+                tmp_path / f"source-{number}.log",
+                {f"STAMPEDE_{key}": str(value) for key, value in (common | env).items()}
+                | {"STAMPEDE_PORT": str(free_port())},
+            )
+            source.start()
+            sources.append(source)
         return letters.settings.store
 
     yield go

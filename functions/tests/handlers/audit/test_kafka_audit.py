@@ -88,6 +88,23 @@ def test_what_no_source_has_begun_to_read_is_in_flight(objects, settings, topic)
     assert entry.faults == ("nothing of this partition was ever stored",)
 
 
+def test_groups_of_each_function_count_too(objects, settings, topic) -> None:
+    """Those of KafkaSources, and of a source before its first commit in the group of both."""
+    produce(settings, topic, {0: 9})
+    store_both(objects, {(topic, 0): [0, 1]})
+    commit(settings, topic, {0: 4}, group=f"{topic}-cutouts")
+    commit(settings, topic, {0: 2}, group=f"{topic}-lightcurves")
+    entries = audit(objects, settings, Topics((topic,)))
+    entry = of_partition(entries)
+    assert (entry.missing, entry.in_flight) == ([(2, 4)], [(4, 9)])
+    entry = of_partition(entries, table="detections")
+    assert (entry.missing, entry.in_flight) == ([], [(2, 9)])
+    commit(settings, topic, {0: 6}, note="detections=3")
+    entries = audit(objects, settings, Topics((topic,)))
+    assert of_partition(entries).missing == [(2, 6)]
+    assert of_partition(entries, table="detections").missing == [(2, 3)]
+
+
 def test_what_was_stored_by_another_group_is_missing_where_it_has_gaps(
     objects, settings, topic
 ) -> None:
