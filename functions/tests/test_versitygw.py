@@ -26,8 +26,8 @@ from stampede.store.open import first_site, open_objects
 from stampede.store.s3.bucket import S3Objects
 from tests.support.events.receiver import Receiver
 from tests.support.read.answers import Answer, Request, ask, requests_of, same
-from tests.support.versitygw import VersityGateway
 from tests.support.store.whole_store import Filled, fill_store
+from tests.support.versitygw import VersityGateway
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
