@@ -17,7 +17,7 @@ DEFAULTS = {
     "fetch.queue.backoff.ms": "20",
     # Kafka's CPU for a record of 66 KB: 36 us, and 56 with the default of 1 MB (ADR 30). The
     # answer of a broker stays within 50 MB, by the default of fetch.max.bytes.
-    "max.partition.fetch.bytes": "4194304",
+    "max.partition.fetch.bytes": "16777216",
     # A partition that is added, or a topic that is made later, is read at most so much later and a
     # rebalance. The default is 5 minutes.
     "topic.metadata.refresh.interval.ms": "3000",

@@ -29,9 +29,11 @@ from stampede.telemetry.logs import get_logger
 
 log = get_logger()
 
+ROOM_SECONDS = 1.0
 # After waiting this long for room the partitions are paused: the client must be polled even then,
-# but must not return more records. Not sooner, because a pause discards what was fetched ahead.
-PAUSE_SECONDS = 1.0
+# but must not return more records. Not sooner, because a pause discards what was fetched ahead, up
+# to 16 MB, and Kafka sends it again. Until then a rebalance waits.
+PAUSE_SECONDS = 5.0
 COMMIT_SECONDS = 1.0
 REPORT_SECONDS = 10.0
 
@@ -129,12 +131,15 @@ class Consumer:
             consumer.close()
 
     def _poll_until_stopped(self, consumer: confluent_kafka.Consumer) -> None:
-        committed = reported = time.monotonic()
+        committed = reported = had_room = time.monotonic()
         while not self._in_flight.stopping:
             self._health.polled()
             soon = self._held.proven_soon
-            most = self._in_flight.wait_for_room(0 if soon else PAUSE_SECONDS)
-            if most or not soon:
+            most = self._in_flight.wait_for_room(0 if soon else ROOM_SECONDS)
+            if most:
+                had_room = time.monotonic()
+            waits_on = most == 0 and time.monotonic() - had_room < PAUSE_SECONDS
+            if not waits_on and (most or not soon):
                 self._assigned.pause_or_resume(consumer, full=most == 0)
                 self._intake.take(consumer, most or 1)  # even without room: it runs the callbacks
             self._intake.deliver_proven(consumer, now=most == 0)
