@@ -134,7 +134,6 @@ class Taken:
 
     def __init__(self, partition: AssignedPartition, record: Record) -> None:
         self.partition, self.record = partition, record
-        self.since = time.monotonic()
         self.waiting: dict[Outlet, Offsets] = {}
 
 
@@ -159,6 +158,7 @@ class RecordsInFlight:
         self._awaited: Callable[[], bool] | None = None
         self._delivered = 0
         self._taken: set[Taken] = set()
+        self._held: tuple[Outlet, float] | None = None  # which outlet holds the others since when
         self.events = 0
         self.bytes = 0
         self.stopping = False
@@ -225,18 +225,27 @@ class RecordsInFlight:
             self._changed.notify()
 
     def held_by(self, seconds: float) -> Outlet | None:
-        """The outlet for which nearly all records wait, and which took none for so long."""
+        """The outlet for which nearly all records wait, and wait so long that it took none.
+
+        To be called while there is no room, and not seldom: the time counts from when the outlet
+        was first found. After an outage of all outlets one of them is back before the other.
+        """
         with self._changed:
             alone = Counter(
                 outlet for each in self._taken if len(each.waiting) == 1 for outlet in each.waiting
             )
-            if not alone:
+            most = alone.most_common(1)
+            if not most or most[0][1] < NEARLY_ALL * len(self._taken):
+                self._held = None
                 return None
-            outlet, number = alone.most_common(1)[0]
-            begun = min(each.since for each in self._taken if outlet in each.waiting)
-            silent = time.monotonic() - max(begun, outlet.delivered)
-            nearly_all = number >= NEARLY_ALL * len(self._taken)
-            return outlet if nearly_all and silent >= seconds else None
+            outlet, now = most[0][0], time.monotonic()
+            if (
+                self._held is None
+                or self._held[0] is not outlet
+                or outlet.delivered > self._held[1]
+            ):
+                self._held = outlet, now
+            return outlet if now - self._held[1] >= seconds else None
 
     def stop(self) -> None:
         """Set `stopping`, and end a wait that is under way."""
@@ -267,7 +276,10 @@ class RecordsInFlight:
             mean_bytes = max(1, self.bytes // max(1, self.events))
             free_events = self._most_events - self.events
             free_bytes = self._most_bytes - self.bytes
-            return max(0, min(BATCH, free_events, free_bytes // mean_bytes))
+            room = max(0, min(BATCH, free_events, free_bytes // mean_bytes))
+            if room:
+                self._held = None
+            return room
 
     def positions(
         self, partitions: Mapping[PartitionKey, AssignedPartition]

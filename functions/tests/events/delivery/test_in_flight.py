@@ -150,3 +150,16 @@ def test_the_outlet_that_holds_the_others_is_found(two: Two) -> None:
     assert two.in_flight.held_by(0.04) is two.cutouts
     two.cutouts.delivered = time.monotonic()
     assert two.in_flight.held_by(0.04) is None, "it has just taken one: it is slow, not down"
+    assert two.in_flight.held_by(0) is two.cutouts
+    time.sleep(0.05)
+    assert two.in_flight.wait_for_room(0) > 0
+    assert two.in_flight.held_by(0.04) is None, "there was room meanwhile"
+
+
+def test_after_an_outage_of_both_one_is_not_left_behind_at_once(two: Two) -> None:
+    taken = two.take(*range(20))
+    assert two.in_flight.held_by(0) is None
+    time.sleep(0.05)
+    for each in taken:
+        two.finish(each, two.detections)
+    assert two.in_flight.held_by(0.04) is None

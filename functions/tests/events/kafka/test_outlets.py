@@ -163,6 +163,28 @@ def test_a_function_that_is_down_holds_the_other_for_a_bounded_time(
     cutouts.__exit__()
 
 
+def test_an_outage_of_both_leaves_none_behind(start: Start, produce, committed) -> None:
+    """As when the store is down: then nothing is fetched twice."""
+    up = False
+
+    def answer(event: Received, times: int) -> Reply:
+        return (204 if up else 503), b"", {}
+
+    with Receiver(answer) as cutouts, Receiver(answer) as detections:
+        # Longer than from probe to probe of a sink: one is back before the other.
+        both = of_both(cutouts, detections) | {"STAMPEDE_DETACH_SECONDS": "8"}
+        source = start(cutouts, **both)
+        made = produce(400)
+        eventually(lambda: bool(cutouts.requests and detections.requests))
+        time.sleep(15)
+        assert detached(source) == detached(source, "detections") == 0
+        up = True
+        eventually(lambda: len(arrived(cutouts)) == len(arrived(detections)) == len(made))
+        eventually(lambda: committed() == ends(made))
+        assert "takes no events" not in source.tail(400)
+        assert (twice(cutouts), twice(detections)) == (0, 0)
+
+
 def test_both_meet_while_alerts_come(start: Start, produce, committed) -> None:
     """The records at which the outlet is attached again are delivered once."""
     made = {}
