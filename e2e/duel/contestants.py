@@ -88,9 +88,9 @@ class Knative:
 
 
 class InPod:
-    """Sources with the function in their pods, as the chart makes them, which KEDA scales on lag.
+    """A source whose pods store both tables, as the chart makes it, which KEDA scales on lag.
 
-    They are rendered from the release's own values, and take the place of its sources.
+    It is rendered from the release's own values, and takes the place of its source.
 
     Parameters
     ----------
@@ -110,25 +110,23 @@ class InPod:
         self.title = CONTESTANTS[("keda-kept" if least else "keda") if scaled else "pod"]
 
     def group_of(self, function: str) -> str:
-        """Name of the consumer group."""
-        return f"{SOURCE}-{function}"
+        """Name of the consumer group, which is that of both functions."""
+        return SOURCE
 
     def prepare(self) -> None:
         """Nothing to do."""
 
     def limit(self, most: int) -> None:
-        """Set the greatest number of pods of a function, if KEDA scales them."""
+        """Set the greatest number of pods, if KEDA scales them."""
         if not self._scaled:
             return
         change = json.dumps({"spec": {"maxReplicaCount": most}})
-        for function in FUNCTIONS:
-            name = f"scaledobjects.keda.sh/{self._name(function)}"
-            patiently(self._release, "patch", name, "--type=merge", f"--patch={change}")
+        name = f"scaledobjects.keda.sh/{self._name}"
+        patiently(self._release, "patch", name, "--type=merge", f"--patch={change}")
 
     def start(self, functions: Sequence[str] = FUNCTIONS) -> None:
-        """Make the Deployments and what scales them."""
-        names = [*map(self._name, functions)]
-        objects = [each for each in self._rendered() if each["metadata"]["name"] in names]
+        """Make the Deployment and what scales it, whichever functions are asked for."""
+        objects = [each for each in self._rendered() if each["metadata"]["name"] == self._name]
         for each in objects:
             if each["kind"] == "Deployment":
                 each["spec"]["replicas"] = self._least
@@ -144,14 +142,13 @@ class InPod:
     def stop(self) -> None:
         """Delete them."""
         kinds = "scaledobjects.keda.sh,deployments" if self._installed else "deployments"
-        names = ",".join(f"{SOURCE}-{each}" for each in FUNCTIONS)
-        selector = f"stampede/source in ({names})"
+        selector = self.source(FUNCTIONS[0])
         self._release.kubectl("delete", kinds, "--selector", selector, "--wait")
-        until(lambda: not any(map(self.pods, FUNCTIONS)), STOPPED_SECONDS, 1)
+        until(lambda: not self.pods(FUNCTIONS[0]), STOPPED_SECONDS, 1)
 
     def at_rest(self) -> bool:
-        """Whether each function has as many pods as without events."""
-        return all(len(self.pods(function)) == self._least for function in FUNCTIONS)
+        """Whether there are as many pods as without events."""
+        return len(self.pods(FUNCTIONS[0])) == self._least
 
     def wind_down(self) -> None:
         """Wait until the pods that came for a contest have gone; the chart keeps them for minutes.
@@ -169,15 +166,16 @@ class InPod:
         until(self.at_rest, REST_SECONDS, 1)
 
     def pods(self, function: str) -> list[dict[str, Any]]:
-        """The pods of a function."""
+        """The pods that do the work of a function, which are those of both."""
         return self._release.live_pods(self.source(function))
 
     def source(self, function: str) -> str:
-        """The selector of the pods of a function's source, which are those of the function."""
-        return f"stampede/source={SOURCE}-{function}"
+        """The selector of the pods of the source, which are those of both functions."""
+        return f"stampede/source={SOURCE}"
 
-    def _name(self, function: str) -> str:
-        return f"{self._release.name}-{SOURCE}-{function}"
+    @property
+    def _name(self) -> str:
+        return f"{self._release.name}-{SOURCE}"
 
     def _rendered(self) -> list[dict[str, Any]]:
         """Deployments and ScaledObjects of the chart."""

@@ -13,7 +13,7 @@ from e2e.on_cluster.release import Release
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
-SOURCES = ("cutouts", "lightcurves")
+FUNCTIONS = ("cutouts", "lightcurves")
 COUNT = 3000  # alerts of each seed
 SEEDS, SEEDS_BACK = range(2000, 2030), range(2030, 2060)
 SEEDS_KILLED = range(2060, 2090)
@@ -39,20 +39,20 @@ def autoscaling(function_in_pod: bool = False) -> dict[str, Any]:
     return scaled | ({f"{prefix}functionInPod": "true"} if function_in_pod else {})
 
 
-def pods(release: Release, function: str) -> int:
-    """How many pods read Kafka for a function: its own, or those of the source of both."""
-    return len(release.live_pods(f"stampede/source in (alerts,alerts-{function})"))
+def pods(release: Release) -> int:
+    """How many pods read Kafka."""
+    return len(release.live_pods("stampede/source=alerts"))
 
 
 def scale_out(release: Release, seeds: Sequence[int]) -> None:
     """From one pod to several while alerts arrive, never more than the maximum; all are stored."""
     until(lambda: not release.not_ready("scaledobjects.keda.sh"), 120, 1)
-    until(lambda: [pods(release, function) for function in SOURCES] == [1, 1], 400, 1)
+    until(lambda: pods(release) == 1, 400, 1)
     most = 0
 
     def scaled() -> bool:
         nonlocal most
-        most = max(most, *(pods(release, function) for function in SOURCES))
+        most = max(most, pods(release))
         return most > 1
 
     # A burst is of one night. Alerts of many nights are as many small packs from every batch, which
@@ -69,7 +69,7 @@ def test_sources_scale_on_lag(installed: None, release: Release) -> None:
         scale_out(release, SEEDS_OUT)
     finally:
         release.install(**dict.fromkeys(autoscaling()))
-    until(lambda: [pods(release, function) for function in SOURCES] == [1, 1], 180, 1)
+    until(lambda: pods(release) == 1, 180, 1)
 
 
 def test_functions_in_the_pods_of_sources_scale_with_them(
@@ -83,15 +83,14 @@ def test_functions_in_the_pods_of_sources_scale_with_them(
     try:
         with under_load(release, SEEDS):
             release.install(**values)
-        until(lambda: not any(map(release.pods, SOURCES)), 180, 1)
+        until(lambda: not any(map(release.pods, FUNCTIONS)), 180, 1)
         scale_out(release, SEEDS_OUT_BY_POD)
         with under_load(release, SEEDS_KILLED):
-            for function in SOURCES:
-                pod, *_ = release.live_pods(f"stampede/source=alerts-{function}")
-                release.kill(pod["metadata"]["name"])
-        assert not any(map(release.pods, SOURCES))
+            pod, *_ = release.live_pods("stampede/source=alerts")
+            release.kill(pod["metadata"]["name"])
+        assert not any(map(release.pods, FUNCTIONS))
         with under_load(release, SEEDS_BACK):
             release.install(**dict.fromkeys(values))
     finally:
         release.install(**dict.fromkeys(values))
-    until(lambda: [pods(release, function) for function in SOURCES] == [1, 1], 180, 1)
+    until(lambda: pods(release) == 1, 180, 1)
