@@ -1,13 +1,15 @@
 """Alerts that are fetched from Kafka once for both tables, beside once for each.
 
-Both ways run in turn on the same Ceph and Kafka, round after round, and the CPU time of all
-processes is compared. What Kafka sends is counted by the functions' Kafka clients.
+In one process, where the function reads Kafka itself, and by CloudEvents, where a source sends them
+to the functions. All ways run in turn on the same Ceph and Kafka, round after round, and the CPU
+time of all processes is compared. What Kafka sends is counted by its clients.
 """
 
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from statistics import median
+from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -30,7 +32,7 @@ from stampede_bench.instruments.servers import Servers, pids, reporter, servers
 from stampede_local import environment
 from stampede_local.plan import SystemPlan
 from stampede_local.ports import free_port
-from stampede_local.system import SOURCE_STAGE, System
+from stampede_local.system import SOURCE, SOURCE_STAGE, System
 
 MOST_CPU = {"lsst": Bound("<=", 0.75, ratio=True), "ztf": Bound("<=", 0.80, ratio=True)}
 MOST_BYTES = Bound("<=", 1.03, ratio=True)  # frames of records, and what clients say besides
@@ -50,6 +52,31 @@ class EachFetches(System):
             self._start_process(name, name, env, free_port(), SOURCE_STAGE)
 
 
+class EachHasASource(System):
+    """A system whose functions have a source each."""
+
+    def _start_alert_functions(self) -> None:
+        for name, table in ALERT_FUNCTIONS.items():
+            self._start_function(name)
+            env = environment.of_input(self.settings, self.urls, name, table)
+            env["K_SINK"] = self.urls[name]
+            self._start_process(f"{SOURCE}-{name}", SOURCE, env, free_port(), SOURCE_STAGE)
+
+
+class Way(NamedTuple):
+    """A way from Kafka to the tables."""
+
+    made: Callable[..., System]
+    sources: bool = False
+
+
+# By what they are compared in: how each table fetches, then how one fetches for both.
+WAYS = {
+    "in one process": (Way(EachFetches), Way(System)),
+    "by CloudEvents": (Way(EachHasASource, True), Way(System, True)),
+}
+
+
 def measure(context: Context) -> Iterator[Figure]:
     """Each survey alone."""
     with servers(context, kafka=True) as running:
@@ -57,34 +84,40 @@ def measure(context: Context) -> Iterator[Figure]:
             count = context.scaled(3000, 500, least=40)
             context.progress(f"simulating {count:,} {survey.upper()} alerts")
             alerts = load.simulated(survey, count, HISTORY[survey], objects=max(20, count // 5))
-            yield from one_survey(context, running, alerts)
+            for subject, ways in WAYS.items():
+                yield from compare(context, running, alerts, subject, ways)
 
 
-def one_survey(context: Context, running: Servers, alerts: Load) -> Iterator[Figure]:
-    """Both ways in turn."""
-    ways: dict[str, Callable[..., System]] = {"each": EachFetches, "once": System}
-    cpu: dict[str, list[float]] = {way: [] for way in ways}
-    sent: dict[str, list[float]] = {way: [] for way in ways}
+def compare(
+    context: Context, running: Servers, alerts: Load, subject: str, ways: tuple[Way, Way]
+) -> Iterator[Figure]:
+    """Two ways in turn."""
+    cpu: tuple[list[float], list[float]] = ([], [])
+    sent: tuple[list[float], list[float]] = ([], [])
     for number in range(context.scaled(3, 1)):
-        for way, made in ways.items():
-            name = f"fetch-{alerts.survey}-{way}-{number}"
-            seconds, received = one_round(context, running, name, alerts, made)
-            cpu[way].append(seconds)
-            sent[way].append(received)
-            context.progress(f"{name}: {1e3 * seconds:.2f} ms and {received:.3f} of the bytes")
-    of_all = Rival("each table has its own", 1e3 * median(cpu["each"]))
-    spread = 1e3 * min(cpu["once"]), 1e3 * max(cpu["once"])
-    bound = None if context.quick else MOST_CPU[alerts.survey]
-    mean = 1e3 * median(cpu["once"])
-    yield Figure(alerts.title, "CPU of all, fetched once", mean, "ms/alert", of_all, bound, spread)
-    for way, title in (("once", "once"), ("each", "for each table")):
+        for once, way in enumerate(ways):
+            name = f"fetch-{alerts.survey}-{'-'.join(subject.lower().split())}-{once}-{number}"
+            seconds, share = one_round(context, running, name, alerts, way)
+            cpu[once].append(1e3 * seconds)
+            sent[once].append(share)
+            context.progress(f"{name}: {1e3 * seconds:.2f} ms and {share:.3f} of the bytes")
+    title = f"{subject}: {alerts.title}"
+    of_all = Rival("each table has its own", median(cpu[0]))
+    spread = min(cpu[1]), max(cpu[1])
+    held = not (context.quick or ways[1].sources)
+    bound = MOST_CPU[alerts.survey] if held else None
+    yield Figure(
+        title, "CPU of all, fetched once", median(cpu[1]), "ms/alert", of_all, bound, spread
+    )
+    size = alerts.size / 1e3
+    for once, what in ((1, "once"), (0, "for each table")):
         yield Figure(
-            alerts.title,
-            f"Kafka's bytes, fetched {title}",
-            alerts.size / 1e3 * median(sent[way]),
+            title,
+            f"Kafka's bytes, fetched {what}",
+            size * median(sent[once]),
             "KB/alert",
-            Rival("bytes of an alert", alerts.size / 1e3),
-            MOST_BYTES if way == "once" else None,
+            Rival("bytes of an alert", size),
+            MOST_BYTES if once else None,
         )
 
 
@@ -93,19 +126,19 @@ def one_round(
     running: Servers,
     name: str,
     alerts: Load,
-    made: Callable[..., System],
+    way: Way,
 ) -> tuple[float, float]:
     """Store all alerts once; CPU seconds of all processes an alert, and bytes received a byte."""
     warm = alerts.messages[: min(WARM, len(alerts.messages) // 4)]
     settings = running.settings(name).model_copy(
         update={"group": name, "kafka_options": {"session.timeout.ms": "300000"}}  # see `paused`
     )
-    with started(context, name, settings, made) as live:
+    with started(context, name, settings, way) as live:
         fill(settings, name, warm)
         wait_until_stored(live, len(warm))
         time.sleep(TELLING_SECONDS)
         before = received(live)
-        readers = [live.processes[each] for each in functions_of(live.urls)]
+        readers = [live.processes[each] for each in readers_of(live)]
         with paused([*readers, live.processes["read"]]):
             fill(settings, name, alerts.messages)
             cpu = Cpu(running.pids | pids(list(live.processes.values())))
@@ -118,20 +151,31 @@ def one_round(
     return seconds / len(alerts.messages), taken / sum(map(len, alerts.messages))
 
 
-def started(context: Context, name: str, settings: Settings, made: Callable[..., System]) -> System:
+def started(context: Context, name: str, settings: Settings, way: Way) -> System:
     """A system on servers that run."""
     plan = SystemPlan(
-        context.scratch / name, settings.store, settings.kafka, (name,), free_port(), False
+        context.scratch / name,
+        settings.store,
+        settings.kafka,
+        (name,),
+        free_port(),
+        install=False,
+        sources=way.sources,
     )
-    live = made(plan, silent, reporter(context))
+    live = way.made(plan, silent, reporter(context))
     live.settings = settings
     return live
 
 
+def readers_of(live: System) -> list[str]:
+    """The processes that read Kafka: sources, or the functions themselves."""
+    return [name for name in live.urls if name.startswith(SOURCE)] or functions_of(live.urls)
+
+
 def received(live: System) -> float:
-    """Bytes that Kafka has sent to the functions that take alerts."""
+    """Bytes that Kafka has sent to what reads it."""
     total = 0.0
-    for name in functions_of(live.urls):
+    for name in readers_of(live):
         with urllib.request.urlopen(f"{live.urls[name]}/metrics", timeout=30) as response:
             text = response.read().decode()
         total += sum(
