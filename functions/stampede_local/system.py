@@ -111,7 +111,7 @@ class System:
         self._start_alert_functions()
         for name, url in self.urls.items():
             # What reads Kafka is not ready while that lacks the topics, which may come later.
-            may_wait = name in (SOURCE, BOTH_TABLES, *ALERT_FUNCTIONS)
+            may_wait = name.startswith(SOURCE) or name in (BOTH_TABLES, *ALERT_FUNCTIONS)
             probe = "liveness" if may_wait else "readiness"
             wait_until(partial(is_ready, url, probe), self.processes[name], READY_SECONDS)
         ports.save()

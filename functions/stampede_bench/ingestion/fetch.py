@@ -34,8 +34,9 @@ from stampede_local.plan import SystemPlan
 from stampede_local.ports import free_port
 from stampede_local.system import SOURCE, SOURCE_STAGE, System
 
-MOST_CPU = {"lsst": Bound("<=", 0.75, ratio=True), "ztf": Bound("<=", 0.80, ratio=True)}
-MOST_BYTES = Bound("<=", 1.03, ratio=True)  # frames of records, and what clients say besides
+MOST_CPU = {"lsst": Bound("<=", 0.85, ratio=True), "ztf": Bound("<=", 0.90, ratio=True)}
+TARGET_CPU = {"lsst": Bound("<=", 0.75, ratio=True), "ztf": Bound("<=", 0.80, ratio=True)}
+MOST_BYTES = Bound("<=", 1.15, ratio=True)  # frames of records, and ends of batches
 WARM = 200  # alerts that are stored first
 LOOK_SECONDS = 1.0  # each look takes CPU time of a function
 TELLING_SECONDS = 3.0  # the Kafka client counts every two
@@ -105,10 +106,9 @@ def compare(
     of_all = Rival("each table has its own", median(cpu[0]))
     spread = min(cpu[1]), max(cpu[1])
     held = not (context.quick or ways[1].sources)
-    bound = MOST_CPU[alerts.survey] if held else None
-    yield Figure(
-        title, "CPU of all, fetched once", median(cpu[1]), "ms/alert", of_all, bound, spread
-    )
+    bound, target = (each[alerts.survey] if held else None for each in (MOST_CPU, TARGET_CPU))
+    name, mean = "CPU of all, fetched once", median(cpu[1])
+    yield Figure(title, name, mean, "ms/alert", of_all, bound, spread, target)
     size = alerts.size / 1e3
     for once, what in ((1, "once"), (0, "for each table")):
         yield Figure(
