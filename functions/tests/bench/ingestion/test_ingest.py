@@ -14,4 +14,4 @@ def test_ingest_counts_every_alert_and_every_process(measure) -> None:
             if of == subject and name.startswith("CPU of")
         }
         assert cpu.pop("CPU of all") == pytest.approx(sum(cpu.values()))
-        assert found[subject, "CPU of cutouts workers"].value > 0
+        assert found[subject, "CPU of alerts workers"].value > 0

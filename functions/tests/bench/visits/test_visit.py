@@ -17,10 +17,10 @@ def test_visit_reads_every_sampled_alert_and_stores_all(measure) -> None:
         assert of["readable, p98"].value > of["durable, p98, of the sample"].value
         assert of["durable, p98, of the sample"].value <= of["durable, max"].value
         assert of["CPU of the sender"].value > 0
-        assert of["CPU of cutouts workers"].value > 0
+        assert of["CPU of alerts workers"].value > 0
         total = 80 if subject == visits else 160
         assert of["CPU of thumbnails"].value * total >= 10  # ms, of which the kernel counts tens
-        assert of["wall time of cutouts: whole"].value > of["wall time of cutouts: put"].value > 0
+        assert of["wall time of alerts: whole"].value > of["wall time of alerts: put"].value > 0
     for table in ("cutouts", "detections", "packets"):
         stored = found[ALONE, f"stored in {table}, p50"]
         assert 0 < stored.spread[0] <= found[ALONE, "durable, max"].value
