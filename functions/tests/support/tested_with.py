@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from stampede_local.ceph import LocalCeph
 from stampede_local.installer import KAFKA_VERSION
 
 NAME = "tested-with"
@@ -59,9 +60,16 @@ def cluster_of(cluster: Any) -> list[Software]:
     return found
 
 
+def gateway_of(server: Any) -> list[Software]:
+    """The version of a versitygw, or of the Ceph whose gateway it is."""
+    if isinstance(server, LocalCeph):
+        return ceph_of(server)
+    return [Software("versitygw", server.version())]
+
+
 VERSIONS: Mapping[str, Callable[[Any], Iterable[Software]]] = {
     "ceph": ceph_of,
-    "gateway": lambda server: [Software("versitygw", server.version())],
+    "gateway": gateway_of,
     "kafka": lambda server: [Software("Kafka", KAFKA_VERSION)],
     "cluster": cluster_of,
 }

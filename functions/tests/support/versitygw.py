@@ -9,7 +9,7 @@ from stampede.config.settings import Settings
 from stampede_local.ports import free_port
 from stampede_local.process import Process, wait_until
 
-BUILD = Path(__file__).parents[4] / "tools" / "versitygw" / "build"
+BUILD = Path(__file__).parents[3] / "tools" / "versitygw" / "build"
 KEYS = {"access_key": "versity", "secret_key": "versity-local"}
 
 

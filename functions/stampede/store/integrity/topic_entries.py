@@ -46,12 +46,14 @@ class Sums(NamedTuple):
 class TopicEntries:
     """The entries of one topic: table by table, and in each by partition.
 
-    `seen` are the arrays of offsets that they follow from, for `entries_by_topic`.
+    For `entries_by_topic`: `seen` are the arrays of offsets that they follow from, and `asked` is
+    whether they follow from Kafka's ranges too.
     """
 
     key: str
     entries: tuple[Entry, ...]
     seen: list[Any]
+    asked: bool = False
 
     @property
     def topic(self) -> str:
@@ -108,6 +110,7 @@ class TopicLedger:
     """The entries by topic, as of the last reading."""
 
     def __init__(self) -> None:
+        self._tables: tuple[str, ...] = ()
         self._topics: dict[str, TopicEntries] = {}
         self._accounts: Sequence[Coverage] = ()
         self._known: Mapping[PartitionId, Interval] = {}
@@ -116,6 +119,8 @@ class TopicLedger:
         self, accounts: Mapping[str, Account], known: Mapping[PartitionId, Interval]
     ) -> dict[str, TopicEntries]:
         """As `entries_by_topic`; nothing is done if nothing has changed since the last call."""
+        if self._tables != tuple(accounts):  # entries are in the order of the tables
+            self._tables, self._topics, self._accounts = tuple(accounts), {}, ()
         each = [(one.stored, one.dead_lettered, one.not_messages) for one in accounts.values()]
         held = [coverage if coverage else _NONE for group in each for coverage in group]
         same = len(held) == len(self._accounts) and all(map(is_, held, self._accounts))
@@ -150,10 +155,10 @@ def entries_by_topic(
         here = [number for number, names in enumerate(topics) if key in names]
         seen = [*here, *chain.from_iterable(map(columns[one].get, places) for one in here)]
         earlier = before.get(key)
-        if earlier is None or key in asked or not _same(earlier.seen, seen):
+        if earlier is None or earlier.asked or key in asked or not _same(earlier.seen, seen):
             entries = _whole(accounts, places, here, seen) if key not in asked else None
             entries = entries or _entries(accounts, places, held, known)
-            found[key] = TopicEntries(key, entries, seen)
+            found[key] = TopicEntries(key, entries, seen, key in asked)
         else:
             earlier.seen[:] = seen  # equal, but perhaps of another merge
             found[key] = earlier
