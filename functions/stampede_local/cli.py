@@ -66,7 +66,7 @@ def up(
         typer.Option(
             "--sources",
             help="give `cutouts` and `lightcurves` a source, as on a cluster; without this "
-            "they read Kafka themselves, which takes a quarter less CPU",
+            "one process, `alerts`, reads Kafka itself and does the work of both, for less CPU",
         ),
     ] = False,
     port: Annotated[int, typer.Option(help="where `read` answers")] = 8080,

@@ -73,8 +73,8 @@ class SourceSettings(BaseSettings):
     )
     dead_letter_sink: str = Field(
         "",
-        description="URL for refused events; without it they are retried for ever. With `sinks` "
-        "those of a table go to /TABLE of it",
+        description="URL for refused events; without it they are retried for ever. With `sinks`, "
+        "and from `alerts`, those of a table go to /TABLE of it",
     )
     ce_overrides: str = Field(
         "",
