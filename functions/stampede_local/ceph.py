@@ -9,8 +9,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import urllib.error
-import urllib.request
 import uuid
 from importlib.resources import files
 from pathlib import Path
@@ -21,7 +19,7 @@ from stampede.runtime.progress import Progress, silent
 from stampede.store.objects.address import StoreAddress
 from stampede_local import installer
 from stampede_local.ports import require_free
-from stampede_local.process import Process, wait_until
+from stampede_local.process import Process, answers, wait_until
 
 USER = "stampede"  # the one user
 _TOOL_SECONDS = 200  # for one command, on a busy machine
@@ -157,13 +155,7 @@ class LocalCeph:
         for process in self.processes:
             if not process.running:
                 raise process.failure(f"ended with status {process.status}")
-        try:
-            with urllib.request.urlopen(self.endpoint, timeout=2):
-                return True
-        except urllib.error.HTTPError:
-            return True
-        except OSError:
-            return False
+        return answers(self.endpoint)
 
     def radosgw_admin(self, *arguments: str) -> None:
         """Run Ceph's command for users and buckets. Raises `SetupError` if it fails."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 from stampede.config.settings import Settings
-from stampede.events import ALERT_FUNCTIONS
+from stampede.events import table_urls
 from stampede.events.broker.triggers import read_triggers
 from stampede.handlers.apps import APPS
 
@@ -80,15 +80,7 @@ def of_input(
 
 def of_source(settings: Settings, urls: Mapping[str, str]) -> Environment:
     """For the source, which sends each alert to both functions."""
-    sinks = {table: urls[name] for name, table in ALERT_FUNCTIONS.items()}
-    return {
-        "STAMPEDE_SINKS": json.dumps(sinks),
-        "STAMPEDE_DEAD_LETTER_SINK": urls["deadletters"],
-        "STAMPEDE_KAFKA": settings.kafka,
-        "STAMPEDE_TOPICS": settings.topics,
-        "STAMPEDE_GROUP": settings.group,
-        "STAMPEDE_KAFKA_OPTIONS": json.dumps(_CONSUMER_OPTIONS | settings.kafka_options),
-    }
+    return of_input(settings, urls) | {"STAMPEDE_SINKS": json.dumps(table_urls(urls))}
 
 
 def subscribers_of(settings: Settings) -> dict[str, str]:

@@ -5,6 +5,8 @@ import shutil
 import signal
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +37,17 @@ def wait_until(
         if time.monotonic() > deadline:
             raise process.failure(f"was not ready after {seconds:.0f} s")
         time.sleep(pause)
+
+
+def answers(url: str) -> bool:
+    """Whether an HTTP server answers at a URL, whatever it says."""
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
 
 
 class Process:

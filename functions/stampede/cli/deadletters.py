@@ -15,7 +15,7 @@ import typer
 
 from stampede.cli.options import Data, progress_console, results_console
 from stampede.errors import SetupError
-from stampede.events import ALERT_FUNCTIONS
+from stampede.events import ALERT_FUNCTIONS, table_urls
 
 if TYPE_CHECKING:
     import asyncio
@@ -173,8 +173,6 @@ def sinks_of(system: Running | None, sink: str | None, table: str | None) -> dic
             "no functions run here: start `stampede up`, set STAMPEDE_FUNCTIONS, or give --table "
             "and --sink URL"
         )
-    from stampede.ingest.send import table_urls
-
     return table_urls(system.urls)
 
 

@@ -11,7 +11,7 @@ from contextvars import copy_context
 
 from stampede.alerts.batch_parts import DecodedAlerts
 from stampede.config.settings import Settings
-from stampede.errors import Overloaded
+from stampede.events.delivery.response import Verdict, judge
 from stampede.events.workers.batching import Outcome
 from stampede.events.workers.worker import Batch, BatchStorer, StoredBatch
 from stampede.handlers import cutouts, lightcurves
@@ -27,8 +27,6 @@ from stampede.runtime.clock import Stopwatch
 from stampede.store.objects.store_clock import StoreClock
 from stampede.store.open import open_objects
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
-
-_PASSING = {Overloaded.status}  # and all from 500 up
 
 
 def make_batch_storer(settings: Settings) -> BatchStorer:
@@ -94,9 +92,8 @@ def _write_both(
         images = threads.submit(copy_context().run, write_cutouts, batch, decoded.cutouts)
         points = threads.submit(copy_context().run, write_points, batch, decoded.detections)
         wait([images, points])
-    errors = [error for each in (images, points) if (error := each.exception())]
-    for error in sorted(errors, key=lambda error: _is_blamed(error)):
-        raise error
+    if errors := [error for each in (images, points) if (error := each.exception())]:
+        raise min(errors, key=_is_blamed)
     return images.result(), points.result()
 
 
@@ -112,7 +109,7 @@ def combined(by_table: Mapping[str, Outcome]) -> Outcome:
     errors = {table: error for table, error in by_table.items() if error is not None}
     if not errors:
         return None
-    worst = max(errors.values(), key=lambda error: error.status in _PASSING or error.status >= 500)
+    worst = max(errors.values(), key=lambda error: judge(error.status) is not Verdict.REFUSED)
     if len(errors) < len(by_table):
         return worst.of_tables(errors)
     reasons = dict.fromkeys(error.message for error in errors.values())

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from stampede.config.settings import Settings
 from stampede.errors import SetupError
-from stampede.events import ALERT_FUNCTIONS, BOTH_TABLES, functions_of, tables_of
+from stampede.events import functions_of, tables_of
 from stampede.events.cloudevents.kafka_record import CloudEventHeaders, Record, extension_headers
 from stampede.events.delivery.concurrent_send import send_all
 from stampede.events.delivery.delivery import Delivery
@@ -80,13 +80,6 @@ def alert_sinks(urls: Mapping[str, str]) -> list[AlertSink]:
     return [
         AlertSink(tables_of(name), urls[name], urls["deadletters"]) for name in functions_of(urls)
     ]
-
-
-def table_urls(urls: Mapping[str, str]) -> dict[str, str]:
-    """The URL that takes alerts for one table alone, of each, given the functions' URLs."""
-    if both := urls.get(BOTH_TABLES):
-        return {table: f"{both}/{table}" for table in tables_of(BOTH_TABLES)}
-    return {table: urls[name] for name, table in ALERT_FUNCTIONS.items()}
 
 
 async def ingest(

@@ -6,17 +6,13 @@ time of all processes is compared. What Kafka sends is counted by its clients.
 """
 
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from stampede.config.settings import Settings
 from stampede.events import ALERT_FUNCTIONS, functions_of
-from stampede.runtime.progress import silent
 from stampede_bench.figures import Bound, Context, Figure, Rival
+from stampede_bench.ingestion.cost import totals
 from stampede_bench.ingestion.ingest import (
     HISTORY,
     fill,
@@ -28,9 +24,8 @@ from stampede_bench.instruments import load
 from stampede_bench.instruments.bucket import clear, open_bucket
 from stampede_bench.instruments.cpu import Cpu
 from stampede_bench.instruments.load import Load
-from stampede_bench.instruments.servers import Servers, pids, reporter, servers
+from stampede_bench.instruments.servers import Servers, pids, servers, system
 from stampede_local import environment
-from stampede_local.plan import SystemPlan
 from stampede_local.ports import free_port
 from stampede_local.system import SOURCE, SOURCE_STAGE, System
 
@@ -67,7 +62,7 @@ class EachHasASource(System):
 class Way(NamedTuple):
     """A way from Kafka to the tables."""
 
-    made: Callable[..., System]
+    kind: type[System]
     sources: bool = False
 
 
@@ -133,7 +128,7 @@ def one_round(
     settings = running.settings(name).model_copy(
         update={"group": name, "kafka_options": {"session.timeout.ms": "300000"}}  # see `paused`
     )
-    with started(context, name, settings, way) as live:
+    with system(context, name, settings, (name,), way.sources, way.kind) as live:
         fill(settings, name, warm)
         wait_until_stored(live, len(warm))
         time.sleep(TELLING_SECONDS)
@@ -151,37 +146,11 @@ def one_round(
     return seconds / len(alerts.messages), taken / sum(map(len, alerts.messages))
 
 
-def started(context: Context, name: str, settings: Settings, way: Way) -> System:
-    """A system on servers that run."""
-    plan = SystemPlan(
-        context.scratch / name,
-        settings.store,
-        settings.kafka,
-        (name,),
-        free_port(),
-        install=False,
-        sources=way.sources,
-    )
-    live = way.made(plan, silent, reporter(context))
-    live.settings = settings
-    return live
-
-
 def readers_of(live: System) -> list[str]:
     """The processes that read Kafka: sources, or the functions themselves."""
     return [name for name in live.urls if name.startswith(SOURCE)] or functions_of(live.urls)
 
 
-def received(live: System) -> float:
+def received(live: System) -> int:
     """Bytes that Kafka has sent to what reads it."""
-    total = 0.0
-    for name in readers_of(live):
-        with urllib.request.urlopen(f"{live.urls[name]}/metrics", timeout=30) as response:
-            text = response.read().decode()
-        total += sum(
-            sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == RECEIVED
-        )
-    return total
+    return sum(totals(live.urls[name], RECEIVED)[RECEIVED] for name in readers_of(live))

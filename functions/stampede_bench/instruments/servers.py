@@ -58,8 +58,15 @@ def servers(context: Context, kafka: bool) -> Iterator[Servers]:
         yield Servers(ceph, broker)
 
 
-def system(context: Context, name: str, settings: Settings, topics: tuple[str, ...]) -> System:
-    """The functions on servers that already run; `topics` as of `SystemPlan`."""
+def system(
+    context: Context,
+    name: str,
+    settings: Settings,
+    topics: tuple[str, ...],
+    sources: bool = False,
+    kind: type[System] = System,
+) -> System:
+    """The functions on servers that already run; `topics` and `sources` as of `SystemPlan`."""
     plan = SystemPlan(
         context.scratch / name,
         settings.store,
@@ -67,8 +74,9 @@ def system(context: Context, name: str, settings: Settings, topics: tuple[str, .
         topics,
         free_port(),
         install=False,
+        sources=sources,
     )
-    made = System(plan, silent, reporter(context))
+    made = kind(plan, silent, reporter(context))
     made.settings = settings
     return made
 

@@ -1,13 +1,12 @@
 """versitygw: an S3 server that is not Ceph. It keeps objects as files of a directory."""
 
 import subprocess
-import urllib.error
-import urllib.request
+from functools import partial
 from pathlib import Path
 
 from stampede.config.settings import Settings
 from stampede_local.ports import free_port
-from stampede_local.process import Process, wait_until
+from stampede_local.process import Process, answers, wait_until
 
 BUILD = Path(__file__).parents[3] / "tools" / "versitygw" / "build"
 KEYS = {"access_key": "versity", "secret_key": "versity-local"}
@@ -52,17 +51,8 @@ class VersityGateway:
 
     def __enter__(self) -> "VersityGateway":
         self.process.start()
-        wait_until(self._answers, self.process)
+        wait_until(partial(answers, self.endpoint), self.process)
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.process.stop()
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(self.endpoint, timeout=2):
-                return True
-        except urllib.error.HTTPError:
-            return True
-        except OSError:
-            return False

@@ -17,7 +17,7 @@ from stampede.events.delivery.dispatcher import Dispatcher
 from stampede.events.delivery.in_flight import RecordsInFlight
 from stampede.events.delivery.outlet import Outlet
 from stampede.events.kafka.assigned_partitions import AssignedPartitions
-from stampede.events.kafka.catch_up import DRAIN_SECONDS, CatchUps
+from stampede.events.kafka.catch_up import DRAIN_SECONDS, ROOM_SECONDS, CatchUps
 from stampede.events.kafka.client_options import consumer_options
 from stampede.events.kafka.held_records import HeldRecords, Intake
 from stampede.events.kafka.login import KafkaLogin
@@ -29,7 +29,6 @@ from stampede.telemetry.logs import get_logger
 
 log = get_logger()
 
-ROOM_SECONDS = 1.0
 # After waiting this long for room the partitions are paused: the client must be polled even then,
 # but must not return more records. Not sooner, because a pause discards what was fetched ahead, up
 # to 16 MB, and Kafka sends it again. Until then a rebalance waits.

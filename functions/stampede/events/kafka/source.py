@@ -97,8 +97,10 @@ def sinks_of(settings: Settings, http: Poster, stop: asyncio.Event) -> list[Outl
 def letters_of(settings: Settings, tables: Sequence[str]) -> dict[str, str]:
     """The URL for dead letters of each table: with ``/TABLE`` if they are several."""
     letters = settings.dead_letter_sink
-    if not letters or len(tables) == 1:
-        return dict.fromkeys(tables, letters) if letters else {}
+    if not letters:
+        return {}
+    if len(tables) == 1:
+        return {tables[0]: letters}
     return {table: f"{letters.rstrip('/')}/{table}" for table in tables}
 
 

@@ -5,6 +5,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from http.client import HTTPException
 from typing import NamedTuple
 
@@ -81,17 +82,18 @@ class Status:
         entries = self.entries()
         if any(entry.missing for entry in entries):
             entries = self._asked.page().entries  # Kafka knows what is in flight or gone
+        numbers = cache(self._numbers)  # `alerts` is asked once for both functions
         flows = []
         for function, table in ALERT_FUNCTIONS.items():
             of_table = [entry for entry in entries if entry.table == table]
             process = function if function in self._urls else BOTH_TABLES
             # What reads Kafka: the source of both functions, or the function itself.
-            reader = self._numbers("source") or self._numbers(process)
+            reader = numbers("source") or numbers(process)
             lag = [value for _, value in reader.get("stampede_source_lag_events", [])]
             flows.append(
                 Flow(
                     function,
-                    self._rate(process, function),
+                    self._rate(function, numbers(process)),
                     sum(entry.stored for entry in of_table),
                     sum(entry.dead_lettered for entry in of_table),
                     sum(entry.missing_count for entry in of_table),
@@ -101,9 +103,9 @@ class Status:
         runs = {name: len(table.runs()) for name, table in self._tables.items()}
         return View(self._states(), flows, runs, [*self._damaged])
 
-    def _rate(self, process: str, function: str) -> float:
-        """Alerts that a function's process stored per second since the last call."""
-        samples = self._numbers(process).get("stampede_flush_alerts_total", [])
+    def _rate(self, function: str, numbers: Numbers) -> float:
+        """Alerts stored per second since the last call, by the metrics of a function's process."""
+        samples = numbers.get("stampede_flush_alerts_total", [])
         now, total = time.monotonic(), sum(value for _, value in samples)
         then, before = self._before.get(function, (now, total))
         self._before[function] = now, total
