@@ -64,6 +64,10 @@ BENCHMARKS = {
         "storage.space",
         "how much space cutouts take beside gzipped files, and on erasure-coded disks",
     ),
+    "merging": Benchmark(
+        "storage.merging",
+        "what merged packets take, what merging costs, and to read one packet of them",
+    ),
     "scrub": Benchmark(
         "storage.scrub", "CPU time and requests of `scrub` for each GB that it reads"
     ),

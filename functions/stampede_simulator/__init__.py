@@ -3,5 +3,6 @@
 __all__ = [
     "alert_bytes",
     "simulator",
+    "sky",
     "write",
 ]

@@ -355,11 +355,13 @@ PACKET_LOCATION = pa.schema(
         _RECORD_CRC32,
         *_SENT,
         _FRAMED_CRC32,
+        _column("merged", pa.int32(), "how often its pack was merged; null of one as stored"),
     ]
 )
 PACKET_KEY = ("alert_id", "survey", "crc32")
-# A packet that was cut and is sent again has the same bytes, and not what proves them.
-PACKET_PRECEDENCE = ("rows_cut", "pack", "offset", "row")
+# A packet that was cut and is sent again has the same bytes, and not what proves them. The packs
+# that a pack was merged of are deleted: its rows win over theirs.
+PACKET_PRECEDENCE = ("rows_cut", "merged", "pack", "offset", "row")
 
 # Where objects are: the columns of the table `positions`, derived from `DETECTION`.
 POSITION = pa.schema(

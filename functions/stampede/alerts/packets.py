@@ -29,7 +29,7 @@ LEAST = 512  # bytes of an image: a shorter one saves nothing
 HEADS = ("alert_id", "object_id", "mjd")
 CHECKSUMS = ("crc32", "framed_crc32")
 SENT = ("sent_crc32", "sent_sha256", "rows_cut")
-ORDER = ("night", "programids", "object_id", "mjd", "alert_id", "survey")  # of packets in packs
+ORDER = ("night", "programids")  # by which packets are divided into packs
 
 
 class Cut(NamedTuple):
@@ -82,7 +82,7 @@ def joined(packet: Bytes, cuts: Iterable[Cut], image: Callable[[Cut], Iterable[B
 def packet_rows(
     groups: Iterable[SchemaGroup], messages: Sequence[Bytes]
 ) -> tuple[pa.Table, list[list[Bytes]]]:
-    """The packets of decoded alerts, at least one, by night and in the order of a pack.
+    """The packets of decoded alerts, at least one, by night and observing programmes.
 
     Returns
     -------

@@ -16,6 +16,15 @@ class CompactionSettings(BaseSettings):
     grace_seconds: float = Field(
         300.0, description="how long the inputs of a merge stay, for requests that read them"
     )
+    merge_days: float = Field(
+        2.0,
+        ge=0,
+        description="days after a night that its packets are merged by object; later alerts of it "
+        "are merged with those of its month",
+    )
+    merge_seconds: float = Field(
+        20.0, ge=0, description="how long one pass of `compact` merges packets; 0: never"
+    )
     cutout_days: int | None = Field(
         None, ge=0, description="days after their night that cutouts are kept; unset: for ever"
     )

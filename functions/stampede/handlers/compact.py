@@ -1,4 +1,4 @@
-"""compact: merges small runs into larger ones, and small objects of dead letters.
+"""compact: merges small runs into larger ones, packs of packets, and objects of dead letters.
 
 It keeps no state: a pass lists the runs, merges those that are due, writes a checkpoint if many are
 new, and may die at any time. Several pods may make passes at once: they share the merges.
@@ -14,6 +14,7 @@ from functools import partial
 from stampede.config.settings import Settings
 from stampede.deadletters.merge import merge_letters
 from stampede.errors import StampedeError
+from stampede.handlers.merge_packets import merge_packets
 from stampede.handlers.moved_points import MovedPoints
 from stampede.store.compaction.compact import Policy, Report, compact
 from stampede.store.objects.object_store import Objects
@@ -29,7 +30,7 @@ log = get_logger()
 
 
 def compact_tables(settings: Settings) -> None:
-    """Make one pass over every table and its dead letters.
+    """Make one pass over every table, its dead letters, and the packs of packets.
 
     Each table is compacted even if another one cannot be; then the first error is raised.
     """
@@ -38,6 +39,7 @@ def compact_tables(settings: Settings) -> None:
     passes = [
         *((spec.name, partial(_compact, settings, objects, spec)) for spec in ALL_TABLES.values()),
         *((name, partial(_merge_letters, objects, name)) for name in TABLES),
+        ("packets", partial(merge_packets, settings, objects)),
     ]
     for name, make_pass in passes:
         try:

@@ -3,6 +3,7 @@
 Every method blocks, except those whose name begins with ``cached``; routes run them in threads.
 """
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +27,6 @@ from stampede.lookup.packs.locations import (
 from stampede.lookup.packs.packet_reader import PacketLocation, Packets, packet_locations
 from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.store.objects.object_store import Objects
-from stampede.store.packs.pack import night_of
 from stampede.store.packs.retention import Retention
 from stampede.store.runs.schema import (
     CUTOUTS,
@@ -150,7 +150,7 @@ class Lookup:
 
         def rank(one: PacketLocation) -> tuple[bool, int, int, int]:
             whole = self.packets.whole(one, cutouts)
-            return whole, night_of(one.pack) or 0, -(one.rows_cut or 0), one.crc32
+            return whole, math.floor(one.mjd), -(one.rows_cut or 0), one.crc32
 
         return max(versions, key=rank)
 

@@ -9,6 +9,11 @@ COMPACTED_NEW_BYTES = Counter(
     "Bytes merged for the first time; rewritten bytes over these: the cost of storing a byte",
     ["table"],
 )
+MERGED_PACKET_BYTES = Counter(
+    "stampede_merged_packet_bytes_total",
+    "Bytes of packs of packets that were merged by object, and of the packs made of them",
+    ["direction"],
+)
 RUNS = Gauge("stampede_runs", "Live runs, as of the last compaction", ["table", "level"])
 RUN_BYTES = Gauge(
     "stampede_run_bytes", "Bytes of live runs, as of the last compaction", ["table", "level"]

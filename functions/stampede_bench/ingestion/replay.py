@@ -21,7 +21,7 @@ from stampede.handlers import cutouts, lightcurves
 from stampede.handlers.replay.kafka_sender import OPTIONS, send
 from stampede.handlers.replay.messages import Replayed
 from stampede.handlers.replay.night import Night
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.pack_name import night_of
 from stampede_bench.figures import Bound, Context, Figure, Rival, over_rounds
 from stampede_bench.ingestion.decode import views_of_one_buffer
 from stampede_bench.instruments import load

@@ -32,7 +32,7 @@ from stampede.store.compaction.garbage_collection import unneeded_at_second_site
 from stampede.store.integrity.unindexed_packs import PackIndexCheck, index
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.pack_name import night_of
 from stampede.store.packs.retention import Retention
 from stampede.store.replication.copy import Copied
 from stampede.store.runs.schema import CUTOUT_PACKS, PACK_SPECS, PACKET_PACKS, THUMBNAILS, PackSpec

@@ -13,7 +13,7 @@ from stampede.runtime.bounded_pool import run_all
 from stampede.store.integrity.orphans import Orphans, Verdict
 from stampede.store.integrity.verification import unreadable
 from stampede.store.objects.object_store import ObjectInfo, Objects, find, gives_others
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.pack_name import night_of
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.replication.copy import Copier
 from stampede.store.replication.site_differences import (

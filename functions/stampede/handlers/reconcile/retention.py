@@ -11,7 +11,8 @@ from stampede.errors import ClockWrong
 from stampede.runtime import clock
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.packs.night_keys import night_of_folder
-from stampede.store.packs.pack import is_past, night_of
+from stampede.store.packs.pack import is_past
+from stampede.store.packs.pack_name import night_of
 from stampede.store.runs.schema import PackSpec
 from stampede.telemetry import reconcile_metrics
 from stampede.telemetry.logs import get_logger

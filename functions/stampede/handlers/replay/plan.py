@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import NamedTuple
@@ -12,15 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stampede.errors import Damaged, NotFound
+from stampede.store.compaction.packet_plan import WINDOW
 from stampede.store.integrity.verified_objects import read_columns
 from stampede.store.objects.object_store import ObjectInfo, Objects, read_twice
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.night_keys import night_of_folder
+from stampede.store.packs.pack_name import PackName
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.runs.schema import PACKET_PACKS
 
 CONCURRENCY = 8  # packs whose small columns are read at once
 PLACE = ("topic", "partition", "offset")
-COLUMNS = ["survey", "alert_id", *PLACE, "time", "crc32"]
+COLUMNS = ["survey", "alert_id", "mjd", *PLACE, "time", "crc32"]
 # Kafka refuses a timestamp that is later by more (message.timestamp.after.max.ms). A sender may
 # have written any time into its event, and one alert must not stop a replay.
 LATER_SECONDS = 3600
@@ -80,12 +83,7 @@ def plan_of(objects: Objects, night: int, survey: str | None, rights: Rights = E
         except Damaged as error:
             return error
 
-    prefix = f"{PACKET_PACKS.prefix}/{night}/"
-    infos = [
-        info
-        for info in objects.list(prefix)
-        if night_of(info.key) == night and rights.holds(info.key)
-    ]
+    infos = [info for info in _packs(objects, night) if rights.holds(info.key)]
     with ThreadPoolExecutor(CONCURRENCY, "plan") as pool:
         read = list(zip(infos, pool.map(places, infos), strict=True))
     unreadable = {info.key: rows.message for info, rows in read if isinstance(rows, Damaged)}
@@ -101,7 +99,7 @@ def plan_of(objects: Objects, night: int, survey: str | None, rights: Rights = E
     packs, counts, begin = [], Counter[tuple[str, str | None]](), 0
     moments = [np.empty(0, np.int64)]
     for (info, rows), each in zip(tables, numbers, strict=True):
-        wanted = once[begin : begin + len(each)]
+        wanted = once[begin : begin + len(each)] & (np.floor(rows["mjd"].to_numpy()) == night)
         begin += len(each)
         if survey:
             wanted = wanted & pc.equal(rows["survey"], survey).to_numpy()
@@ -111,6 +109,17 @@ def plan_of(objects: Objects, night: int, survey: str | None, rights: Rights = E
         counts.update(pairs)
         moments.append(timestamps(kept).drop_null().to_numpy())
     return Plan(packs, counts, np.concatenate(moments), unreadable)
+
+
+def _packs(objects: Objects, night: int) -> Iterator[ObjectInfo]:
+    """The packs that may hold alerts of a night: later ones too, if they were merged of it."""
+    folders = objects.list_folder(f"{PACKET_PACKS.prefix}/").folders
+    nights = [each for folder in folders if (each := night_of_folder(folder)) is not None]
+    for each in sorted(each for each in nights if night <= each < night + WINDOW):
+        for info in objects.list(f"{PACKET_PACKS.prefix}/{each}/"):
+            name = PackName.parse(info.key)
+            if name and name.first <= night:
+                yield info
 
 
 def timestamps(rows: pa.Table) -> pa.ChunkedArray:

@@ -28,7 +28,8 @@ from stampede.store.integrity.verification import foreign, table_of, unreadable,
 from stampede.store.objects.object_store import ObjectInfo, Objects, find, gives_others
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.kinds import read_named, spec_of
-from stampede.store.packs.pack import Pack, night_of
+from stampede.store.packs.pack import Pack
+from stampede.store.packs.pack_name import night_of
 from stampede.store.packs.retention import Retention
 from stampede.store.runs.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAILS, PackSpec
 from stampede.store.tables.table import Table

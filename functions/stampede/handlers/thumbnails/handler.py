@@ -24,7 +24,8 @@ from stampede.store.objects.probes import SENT, receive
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.packs.alert_versions import shown
-from stampede.store.packs.pack import night_of, read_rows, write_pack
+from stampede.store.packs.pack import read_rows, write_pack
+from stampede.store.packs.pack_name import night_of
 from stampede.store.packs.retention import Retention
 from stampede.store.programmes.keys import programids_of
 from stampede.store.runs.schema import CUTOUT_PACKS, CUTOUTS, THUMBNAIL_PACKS, THUMBNAILS

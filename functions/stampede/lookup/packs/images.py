@@ -26,7 +26,8 @@ from stampede.lookup.packs.locations import (
 from stampede.runtime.clock import now_mjd
 from stampede.store.objects.lru_cache import Cache
 from stampede.store.objects.object_store import Objects
-from stampede.store.packs.pack import expired, night_of
+from stampede.store.packs.pack import expired
+from stampede.store.packs.pack_name import night_of
 from stampede.store.parquet.writer import Range
 from stampede.store.parquet.zstd import decompress
 from stampede.telemetry import read_metrics

@@ -13,7 +13,7 @@ from stampede.lookup.errors import DamagedPacket, Gone, NoPacket
 from stampede.lookup.packs.images import Images
 from stampede.lookup.packs.locations import CutoutLocation, of_message
 from stampede.store.objects.object_store import Objects
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.pack_name import night_of
 from stampede.store.packs.retention import Retention
 from stampede.store.parquet import pages
 from stampede.telemetry import read_metrics

@@ -4,5 +4,7 @@ __all__ = [
     "compact",
     "deletion_proof",
     "garbage_collection",
+    "packet_merge",
+    "packet_plan",
     "purge",
 ]

@@ -12,7 +12,7 @@ from stampede.store.runs.run_name import name_of
 # Names that are the digest of the bytes; that of a merged run is one of its inputs' names.
 _NAMED = re.compile(
     r"(?:(?:packs|thumbnails|packets|alerts|deadletters)/.*|tables/[^/]+/0000-)([0-9a-f]{32})"
-    + SUFFIX.replace("(\\d", "(?:\\d")
+    + SUFFIX
     + r"\.parquet"
 )
 _MD5 = re.compile(r"[0-9a-f]{32}")

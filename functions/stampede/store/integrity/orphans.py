@@ -16,13 +16,20 @@ import pyarrow as pa
 
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.runtime import lazy_arrow_compute as pc
-from stampede.store.objects.object_store import Objects, find, gives_others
+from stampede.store.objects.lru_cache import Cache
+from stampede.store.objects.object_store import ObjectInfo, Objects, find, gives_others
 from stampede.store.offsets.coverage import COVERAGE, Coverage
 from stampede.store.packs.kinds import read_named, spec_of
 from stampede.store.packs.pack import Pack, is_whole, read_rows
+from stampede.store.packs.pack_name import PackName
+from stampede.store.packs.packets import row_pages
 from stampede.store.parquet.checksums import PARQUET_ERRORS, open_file
-from stampede.store.runs.schema import ALL_TABLES, PackSpec
+from stampede.store.runs.schema import ALL_TABLES, PACKET_PACKS, PackSpec
 from stampede.store.tables.table import Table
+
+CHECKSUMS = ("crc32", "framed_crc32")
+KEPT_ROWS = 300_000
+"""Rows of packs whose digests are kept: many packs ask for those of one merged pack."""
 
 
 def packs_instead(pack: Pack, spec: PackSpec, rows: pa.Table) -> set[str]:
@@ -37,15 +44,38 @@ def packs_instead(pack: Pack, spec: PackSpec, rows: pa.Table) -> set[str]:
 
     Equal checksums suffice here; `Orphans` compares the bytes.
     """
-    if pc.any(pc.equal(rows["pack"], pack.key)).as_py():
+    return _instead(by_place(pack.locations, spec), pack.key, spec, rows)
+
+
+def packs_that_win(held: pa.Table, key: str, spec: PackSpec, rows: pa.Table) -> set[str]:
+    """What `packs_instead` has for the pack of that key.
+
+    `held` are rows of it with the key of its table of locations, without its image.
+    """
+    wanted = {*spec.locations.key, *spec.locations.precedence, *CHECKSUMS}
+    names = [name for name in held.schema.names if name in wanted]
+    places: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in held.select(names).to_pylist():
+        row |= {"pack": key, "merged": _level(key)}
+        place = tuple(row[name] for name in spec.locations.key)
+        if place not in places or not _beats(places[place], row, spec):
+            places[place] = row
+    return _instead(places, key, spec, rows)
+
+
+def _instead(
+    places: Mapping[tuple[Any, ...], Mapping[str, Any]], key: str, spec: PackSpec, rows: pa.Table
+) -> set[str]:
+    """The packs that win over all of the rows by place of the pack of that key, or none."""
+    if pc.any(pc.equal(rows["pack"], key)).as_py():
         return set()
     winners = by_place(rows, spec)
     instead: set[str] = set()
-    for place, row in by_place(pack.locations, spec).items():
+    for place, row in places.items():
         if row["pack"] is None:  # the survey sent no such cutout
             continue
         winner = winners.get(place)
-        if winner is None or not _beats(winner, pack.key) or not _same_bytes(winner, row):
+        if winner is None or not _beats(winner, row, spec) or not _same_bytes(winner, row):
             return set()
         instead.add(winner["pack"])
     return instead
@@ -53,13 +83,19 @@ def packs_instead(pack: Pack, spec: PackSpec, rows: pa.Table) -> set[str]:
 
 def _same_bytes(winner: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Whether two rows locate equal files or messages, by their checksums."""
-    return all(winner.get(name) == row.get(name) for name in ("crc32", "framed_crc32"))
+    return all(winner.get(name) == row.get(name) for name in CHECKSUMS)
 
 
-def _beats(winner: Mapping[str, Any], key: str) -> bool:
-    """Whether a row wins against any row that points into the pack of that key, drawn once."""
-    drawn_again = winner.get("redrawn") is not None
-    return winner["pack"] is not None and (drawn_again or winner["pack"] > key)
+def _beats(winner: Mapping[str, Any], row: Mapping[str, Any], spec: PackSpec) -> bool:
+    """Whether a row wins against any row that locates the same in the pack of `row`, drawn once."""
+    if winner["pack"] is None:
+        return False
+    first = spec.locations.precedence[: spec.locations.precedence.index("pack") + 1]
+
+    def rank(one: Mapping[str, Any]) -> list[tuple[bool, Any]]:
+        return [(one.get(name) is not None, one.get(name)) for name in first]
+
+    return rank(winner) > rank(row)
 
 
 def by_place(rows: pa.Table, spec: PackSpec) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -96,6 +132,7 @@ class Orphans:
     def __init__(self, objects: Objects, grace: timedelta) -> None:
         self._objects, self._grace = objects, grace
         self._tables: dict[str, Table] = {}
+        self._contents = Cache(KEPT_ROWS)
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -153,7 +190,7 @@ class Orphans:
         if not instead or not other_site._losing(held, coverage, key, spec):
             return False
         rows = self._rows(held, spec)
-        lacking = _digests_of(held)
+        lacking = digests_of(held)
         for other in sorted(instead):
             lacking -= self._held(other, spec, rows, small=True)
         return not lacking and find(self._objects, key) == before
@@ -164,13 +201,13 @@ class Orphans:
         if table.quarantined() or coverage - table.coverage():
             return set()
         instead: set[str] = set()
-        for place in by_place(held, spec):
+        for place, row in by_place(held, spec).items():
             winner = winners.get(place)
             # A row that does not name its message may be any version of the alert.
             if winner is None or None in place:
                 return set()
             if winner["pack"] is not None:  # otherwise the message has no such cutout
-                if not _beats(winner, key):
+                if not _beats(winner, row | {"pack": key, "merged": _level(key)}, spec):
                     return set()
                 instead.add(winner["pack"])
         return instead
@@ -190,7 +227,7 @@ class Orphans:
         # A run that cannot be read may say that this pack was drawn again.
         if not instead or table.quarantined() or coverage - table.coverage():
             return False
-        lacking = _digests(data, key)
+        lacking = _digests(data, key, spec)
         for other in sorted(instead):
             lacking -= self._held(other, spec, rows)
         # A late delivery may have written the same pack again: then its age counts from there.
@@ -198,14 +235,34 @@ class Orphans:
 
     def _held(self, key: str, spec: PackSpec, rows: pa.Table, small: bool = False) -> set[bytes]:
         """Digests of the rows of a pack; none if it is young, or not where `rows` say."""
-        if not self._old(self._objects.head(key).modified):
+        info = self._objects.head(key)
+        if not self._old(info.modified):
             return set()
-        data = self._objects.get(key)
-        images = by_place(read_named(data, key)[0].locations, spec)
-        pointing = by_place(rows.filter(pc.equal(rows["pack"], key)), spec)
-        if not all(place in images and agree(images[place], pointing[place]) for place in pointing):
+        locations, digests = self._content(info, spec, small)
+        pointing = rows.filter(pc.equal(rows["pack"], key))
+        there = locations.filter(pc.is_in(locations["alert_id"], pointing["alert_id"].unique()))
+        images = by_place(there, spec)
+        if not all(
+            place in images and agree(images[place], row)
+            for place, row in by_place(pointing, spec).items()
+        ):
             return set()
-        return _digests_of(_small_columns(data, key, spec)[0]) if small else _digests(data, key)
+        return digests
+
+    def _content(
+        self, info: ObjectInfo, spec: PackSpec, small: bool
+    ) -> tuple[pa.Table, set[bytes]]:
+        """The locations of a pack, and the digests of its rows; kept, as many packs may ask."""
+        name = info.key, info.etag, small
+        known: tuple[pa.Table, set[bytes]] | None = self._contents.get(name)
+        if known is None:
+            data, key = self._objects.get(info.key), info.key
+            locations = read_named(data, key)[0].locations
+            held = _small_columns(data, key, spec)[0] if small else None
+            digests = _digests(data, key, spec) if held is None else digests_of(held)
+            known = locations, digests
+            self._contents.put(name, known, len(digests))
+        return known
 
     def _old(self, modified: datetime) -> bool:
         return self._objects.now() - modified >= self._grace
@@ -220,9 +277,17 @@ class Orphans:
             return self._tables[name]
 
 
-def _digests(data: bytes, key: str) -> set[bytes]:
+def _digests(data: bytes, key: str, spec: PackSpec) -> set[bytes]:
     """A digest of each row of a pack, of all its columns. Raises `Damaged`."""
-    return _digests_of(read_rows(data, key)[0])
+    if spec is PACKET_PACKS:  # unpacked, a merged pack may take much memory
+        return set().union(*map(digests_of, row_pages(data, key)))
+    return digests_of(read_rows(data, key)[0])
+
+
+def _level(key: str) -> int | None:
+    """What the rows that locate the alerts of a pack have in the column `merged`."""
+    name = PackName.parse(key)
+    return name.level or None if name else None
 
 
 def _small_columns(data: bytes, key: str, spec: PackSpec) -> tuple[pa.Table, Coverage]:
@@ -239,7 +304,8 @@ def _small_columns(data: bytes, key: str, spec: PackSpec) -> tuple[pa.Table, Cov
         raise Damaged(f"{key} is damaged: {error}") from None
 
 
-def _digests_of(rows: pa.Table) -> set[bytes]:
+def digests_of(rows: pa.Table) -> set[bytes]:
+    """A digest of each row, of all its columns."""
     found = set()
     for batch in rows.to_batches():
         for values in zip(*batch.columns, strict=True):

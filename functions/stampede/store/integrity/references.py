@@ -9,7 +9,7 @@ from stampede.errors import Damaged, NotFound
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.store.integrity.referenced_packs import NamedPacks
 from stampede.store.objects.object_store import Objects, find
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.pack_name import night_of
 from stampede.store.runs.run import RunInfo
 from stampede.store.runs.schema import PackSpec
 from stampede.store.tables.table import Table

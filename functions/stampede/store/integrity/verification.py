@@ -18,7 +18,7 @@ from stampede.store.integrity.saved_state import digest_of
 from stampede.store.objects.object_store import ObjectInfo, Objects, find, gives_others, read_twice
 from stampede.store.objects.probes import is_probe
 from stampede.store.packs.kinds import read_named
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.pack_name import night_of
 from stampede.store.programmes.keys import SUFFIX
 from stampede.store.runs.footer import MAGIC
 from stampede.store.runs.merge import is_sorted

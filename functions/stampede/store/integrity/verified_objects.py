@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from stampede.errors import Damaged
 from stampede.store.objects.object_store import ObjectInfo, Objects
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.pack_name import night_of
 from stampede.store.parquet.checksums import (
     PARQUET_ERRORS,
     FileMetaData,

@@ -6,6 +6,7 @@ __all__ = [
     "kinds",
     "night_keys",
     "pack",
+    "pack_name",
     "packets",
     "raw_alerts",
     "retention",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.pack_name import night_of
 
 
 def shown(rows: pa.Table, image: str = "pack") -> pa.Table:

@@ -2,7 +2,8 @@
 
 from stampede.errors import Damaged
 from stampede.store.offsets.coverage import Coverage
-from stampede.store.packs.pack import Pack, night_of, read_pack
+from stampede.store.packs.pack import Pack, read_pack
+from stampede.store.packs.pack_name import night_of
 from stampede.store.packs.packets import read_packets
 from stampede.store.runs.schema import PACK_SPECS, PACKET_PACKS, PackSpec
 

@@ -3,7 +3,6 @@
 A ranged GET fetches the cutouts of an alert, another their tail: see `pack_images`.
 """
 
-import re
 import threading
 from collections.abc import Iterable
 from hashlib import sha256
@@ -25,22 +24,21 @@ from stampede.store.packs.images import (
     stored_images,
     tail_frames,
 )
+from stampede.store.packs.pack_name import PackName, night_of
 from stampede.store.parquet.checksums import (
     PARQUET_ERRORS,
     PLACEHOLDER,
     FileMetaData,
+    ParquetFile,
     open_file,
     read_file,
     seal,
 )
 from stampede.store.parquet.writer import Range, small, write
-from stampede.store.programmes.keys import SUFFIX, programids_of, suffix
+from stampede.store.programmes.keys import programids_of
 from stampede.store.runs.merge import is_sorted, one_array, sort_unique
-from stampede.store.runs.run_name import digest, name_of
+from stampede.store.runs.run_name import digest
 from stampede.store.runs.schema import CUTOUT_PACKS, PackSpec
-
-# A night before MJD 0 comes from an alert without a real date, stored before dates were bounded.
-_KEY = re.compile(rf"(packs|thumbnails|packets)/(-?\d+)/[0-9a-f]{{32}}{SUFFIX}\.parquet")
 
 # Threads that pack at once would pass the lock of Python to and fro at each of 1,800 checksums.
 # Then a pack of 900 gzipped stamps takes 39 ms of CPU and 1,160 changes of thread (four threads),
@@ -61,12 +59,6 @@ class Pack(NamedTuple):
     sha256: str
 
 
-def night_of(key: str) -> int | None:
-    """The night (integer MJD) of a pack of any kind by its key; None for any other key."""
-    found = _KEY.fullmatch(key)
-    return int(found[2]) if found else None
-
-
 def expired(key: str, days: int | None, now_mjd: float) -> bool:
     """Whether a pack is past its retention: `days` after the end of its night; None keeps all."""
     night = night_of(key)
@@ -80,7 +72,8 @@ def is_past(night: int, days: int | None, now_mjd: float) -> bool:
 
 def is_whole(key: str, data: bytes | memoryview | pa.Buffer) -> bool:
     """Whether the bytes of a pack have the digest in its name."""
-    return key.endswith(f"/{digest(data)}{suffix(programids_of(key))}.parquet")
+    name = PackName.parse(key)
+    return name is not None and name.digest == digest(data)
 
 
 def check_digest(key: str, data: bytes | memoryview | pa.Buffer) -> None:
@@ -163,20 +156,35 @@ def _written(
     return rows, data, cutout_places(cutouts, pages, tail_places)
 
 
-def _read(
-    data: bytes | memoryview | pa.Buffer, key: str | None
-) -> tuple[pa.Table, Coverage, FileMetaData]:
+def open_pack(
+    data: bytes | memoryview | pa.Buffer, key: str | None = None
+) -> tuple[ParquetFile, Coverage]:
+    """The file of a pack, and the coverage in its footer; pages are verified when they are read.
+
+    Raises `Damaged`, also if `key` is given and its digest is not that of `data`.
+    """
     name = key or "the pack"
     if key is not None:
         check_digest(key, data)
     file = open_file(name, data)
     if "tail" in file.schema.names:
         file = open_file(name, data, read_dictionary=["tail"])
+    return file, coverage_in(name, file.metadata)
+
+
+def coverage_in(name: str, metadata: FileMetaData) -> Coverage:
+    """The coverage in the footer of a pack. Raises `Damaged`, which has its `name`."""
     try:
-        coverage = Coverage.from_json(file.metadata.metadata[COVERAGE])
+        return Coverage.from_json(metadata.metadata[COVERAGE])
     except PARQUET_ERRORS:
         raise Damaged(f"{name} does not have the footer of a pack") from None
-    return read_file(name, file), coverage, file.metadata
+
+
+def _read(
+    data: bytes | memoryview | pa.Buffer, key: str | None
+) -> tuple[pa.Table, Coverage, FileMetaData]:
+    file, coverage = open_pack(data, key)
+    return read_file(key or "the pack", file), coverage, file.metadata
 
 
 def _pack(
@@ -189,7 +197,7 @@ def _pack(
     mjd = rows["mjd"].to_numpy()
     night = int(mjd.max()) if len(mjd) else 0
     whole = sha256(data).hexdigest()
-    key = f"{spec.prefix}/{night}/{name_of(whole)}{suffix(programids)}.parquet"
+    key = PackName.make(spec.prefix, night, whole, programids).key
     schema = spec.locations.schema
     absent = places["length"].is_null()
     columns = {**places, "pack": pc.if_else(absent, None, pa.repeat(key, rows.num_rows))}

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import isal_zlib
 from pyarrow.parquet import FileMetaData as FileMetaData  # what other modules name too
-from pyarrow.parquet import ParquetFile
+from pyarrow.parquet import ParquetFile as ParquetFile
 
 from stampede.errors import Damaged
 

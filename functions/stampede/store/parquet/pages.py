@@ -46,7 +46,20 @@ def pages(data: pa.Buffer, column: str) -> list[Page]:
     return found
 
 
-def values(page: bytes) -> list[memoryview]:
+HEADER_BYTES = 128
+"""More than the header of a page has."""
+
+
+def length_of(data: memoryview) -> int:
+    """How many bytes the page has that begins here, header and all. Raises `Damaged`.
+
+    `data` are `HEADER_BYTES` of the file, fewer at its end.
+    """
+    header, body = _header(data)
+    return body + int(header[_PACKED])
+
+
+def values(page: bytes | memoryview) -> list[memoryview]:
     """The values in the bytes of one page. Raises `Damaged`."""
     header, body = _header(memoryview(page))
     packed = page[body:]

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-SUFFIX = r"(?:-programid(\d+(?:\.\d+)*))?"
+SUFFIX = r"(?:-programid(?P<programids>\d+(?:\.\d+)*))?"
 """What may follow the digest in a key: a pattern with one group."""
-_KEY = re.compile(rf".*/[0-9a-f]{{32}}{SUFFIX}\.parquet")
+_KEY = re.compile(rf".*[/-][0-9a-f]{{32}}{SUFFIX}\.parquet")
 
 
 def suffix(programids: Iterable[int]) -> str:
@@ -24,4 +24,9 @@ def suffix(programids: Iterable[int]) -> str:
 def programids_of(key: str) -> frozenset[int]:
     """The programmes that the key of an object names; none of a survey without programmes."""
     found = _KEY.fullmatch(key)
-    return frozenset(map(int, found[1].split("."))) if found and found[1] else frozenset()
+    return programids_in(found["programids"]) if found else frozenset()
+
+
+def programids_in(text: str | None) -> frozenset[int]:
+    """The programmes in the text of a key, such as ``1.2``."""
+    return frozenset(map(int, text.split("."))) if text else frozenset()

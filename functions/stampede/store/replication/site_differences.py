@@ -16,7 +16,7 @@ from stampede.store.integrity.digests import same
 from stampede.store.integrity.verification import sound, table_of
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import Coverage
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.pack_name import night_of
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.replication.site_local import of_one_site
 from stampede.store.runs.run import Run, RunInfo, live

@@ -14,7 +14,7 @@ from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.handlers.thumbnails.handler import Thumbnails
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.pack_name import night_of
 from stampede.telemetry import reconcile_metrics
 from tests.support.store.two_sites import TODAY, environment, put_all, put_pack, second_ceph, sites
 from tests.support.store.watched_objects import Watched

@@ -21,7 +21,8 @@ from stampede.runtime.clock import now_mjd
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
-from stampede.store.packs.pack import Pack, night_of, write_pack
+from stampede.store.packs.pack import Pack, write_pack
+from stampede.store.packs.pack_name import night_of
 from stampede.store.runs.schema import CUTOUTS, THUMBNAILS
 from stampede.store.tables.table import Table
 from tests.support.alerts.fits_files import lsst, source, ztf

@@ -27,7 +27,7 @@ from stampede.read.app import make_app
 from stampede.runtime.clock import now_mjd
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.pack_name import night_of
 from stampede.store.runs.schema import CUTOUTS, PACKETS
 from stampede.store.tables.table import Table
 from stampede_local.demo import oracle

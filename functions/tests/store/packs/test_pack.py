@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from stampede.alerts.columns import CUTOUT, CUTOUT_LOCATION, KINDS, THUMBNAIL, THUMBNAIL_LOCATION
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.alert_versions import shown
-from stampede.store.packs.pack import Pack, expired, night_of, read_pack, write_pack
+from stampede.store.packs.pack import Pack, expired, read_pack, write_pack
+from stampede.store.packs.pack_name import night_of
 from stampede.store.runs.schema import THUMBNAIL_PACKS
 from tests.support.store.located import image_in
 from tests.support.store.rows import cutout, table

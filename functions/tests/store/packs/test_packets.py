@@ -74,7 +74,10 @@ def test_every_place_is_its_packet(values: list[tuple[int, bool]]) -> None:
 def test_pages_are_small_and_hold_what_repeats() -> None:
     """Each packet is noise that the next one repeats: as a history, or ZTF's schema."""
     history = np.random.default_rng(1).bytes(20_000)
-    rows = [packet(number, history + bytes([number % 256]) * 100) for number in range(1, 200)]
+    rows = [
+        packet(number, history + bytes([number % 256]) * 100, f"Z{number}")
+        for number in range(1, 200)
+    ]
     pack = write(rows)
     places = pack.locations.to_pylist()
     found = {(place["offset"], place["length"]) for place in places}
@@ -91,7 +94,7 @@ def test_a_message_sent_twice_has_two_rows_and_one_place() -> None:
     assert pack.locations["alert_id"].to_pylist() == [7, 8]
     table = pq.read_table(pa.BufferReader(pack.data))
     assert table["offset"].to_pylist() == [7, 9, 8]
-    assert read_packets(pack.data)[0].locations.equals(pack.locations)
+    assert read_packets(pack.data, pack.key)[0].locations.equals(pack.locations)
 
 
 def test_other_tools_read_a_pack(tmp_path) -> None:

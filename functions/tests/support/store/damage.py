@@ -25,7 +25,7 @@ from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity import ledger
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.packs.pack import night_of
+from stampede.store.packs.pack_name import night_of
 from stampede.store.packs.raw_alerts import PREFIX
 from stampede.store.runs.run_name import digest
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS, THUMBNAILS
