@@ -1,12 +1,13 @@
 """Writes docs/how-to/plan-capacity.md: `python tools/capacity.py build/bench.json`.
 
-The page is computed from the figures of `stampede bench cost` and `stampede bench scrub` in that
+The page is computed from the figures of `stampede bench cost`, `scrub` and `merging` in that
 file, which are kept beside it. What the file lacks, or without a file all, is computed from those
 that are kept. A test compares the two.
 """
 
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,8 +29,7 @@ FANOUT = Settings.model_fields["fanout"].default
 REWRITTEN = 6.6  # times that a row is merged in a table of 10^9 alerts (docs/scale.md)
 # Processes of a pod of each kind: each uses one core at most.
 PODS = {
-    "source of `cutouts`": ("sources",),
-    "source of `lightcurves`": ("sources",),
+    "source": ("sources",),
     "`cutouts`": ("cutouts", "cutouts workers"),
     "`lightcurves`": ("lightcurves", "lightcurves workers"),
     "`notifications`": ("notifications",),
@@ -41,7 +41,7 @@ Figures = Mapping[str, float]
 HEAD = """# Plan capacity
 
 `python tools/capacity.py build/bench.json` computes this page from the figures that
-`stampede bench cost scrub` measured; do not edit it. They come from {cores} cores of {processor},
+`stampede bench cost scrub merging` measured; do not edit it. They come from {cores} cores of {processor},
 {when}, load average {load}, and are in [plan-capacity.json](plan-capacity.json).
 Run both commands on your machine, and the page is about yours.
 
@@ -69,6 +69,9 @@ Run both commands on your machine, and the page is about yours.
   time, as by default (`scrub_seconds`, `functions.scrub.schedule`). To keep more, make
   `scrub_days` longer. Measured {scrub_when}, load average {scrub_load}: on a busy machine all takes
   more CPU time.
+- **Packets are merged** by object, a night and a month later, where ten alerts of an object come in
+  a month. The line of what is stored then counts what stays. Measured {merging_when}, load average
+  {merging_load}. `compact` does it, in the time that `merge_seconds` gives.
 - **A night** has {hours} hours at the rate of its column: 10^7 alerts are 278 a second, so the
   column of 300. Choose disks by the mean rate of the survey, and pods by the rate at which a burst
   is to be stored.
@@ -95,15 +98,41 @@ def page(kept: Mapping) -> str:
         share=SCRUB_SHARE,
         scrub_when=kept["scrub"]["when"][:10],
         scrub_load=kept["scrub"]["load_before"],
+        merging_when=kept["merging"]["when"][:10],
+        merging_load=kept["merging"]["load_before"],
     )
     for subject, figures in kept["figures"].items():
         scrub = kept["scrub"]["figures"][subject.removeprefix("a million ")]
-        columns = [column(figures, rate) | scrub_lines(figures, scrub, rate) for rate in RATES]
+        merging = nearest(kept["merging"]["figures"], subject)
+        columns = [
+            column(figures, rate)
+            | merging_lines(figures, merging, rate)
+            | scrub_lines(figures, scrub, rate)
+            for rate in RATES
+        ]
         text += f"\n## {subject.removeprefix('a million ')}\n\n"
         text += f"| | {' | '.join(f'{rate:,}/s' for rate in RATES)} |\n|---|{'--:|' * len(RATES)}\n"
         for name in columns[0]:
             text += f"| {name} | {' | '.join(each[name] for each in columns)} |\n"
     return text
+
+
+def nearest(measured: Mapping[str, Figures], subject: str) -> Figures:
+    """The figures of merged packets of the same survey with the most similar number of rows.
+
+    Bytes and time of a packet grow with its rows.
+    """
+    survey, rows = survey_and_rows(subject)
+    others = {name: survey_and_rows(name) for name in measured}
+    same = [name for name, (other, _) in others.items() if other == survey]
+    name = min(same, key=lambda name: abs(others[name][1] - rows))
+    return {what: value * rows / others[name][1] for what, value in measured[name].items()}
+
+
+def survey_and_rows(subject: str) -> tuple[str, int]:
+    """The survey and the history rows in the subject of a figure."""
+    [(survey, rows)] = re.findall(r"(LSST|ZTF).* (\d+) history rows", subject)
+    return survey, int(rows)
 
 
 def column(of: Figures, rate: float) -> dict[str, str]:
@@ -116,14 +145,9 @@ def column(of: Figures, rate: float) -> dict[str, str]:
         """A figure for each second, all merges of a row included."""
         return rate * (of[f"{figure} until drawn"] + merges * of[f"{figure} to compact"]) / 1e6
 
-    def busy(kind: str, part: str) -> float:
-        """Cores of the processes `part` in pods of a kind: each source sends to one function."""
-        cores = second(f"CPU of {part}")
-        return cores / 2 if kind.startswith("source") else cores
-
     text, pods, cores, memory = {}, 0, 0.0, 0.0
     for kind, parts in PODS.items():
-        used = [busy(kind, part) for part in parts]
+        used = [second(f"CPU of {part}") for part in parts]
         enough = max(1, math.ceil(max(used) / BUSY))
         text[f"{kind}: pods; cores"] = f"{enough}; {number(sum(used))}"
         pods, cores = pods + enough, cores + sum(used)
@@ -131,7 +155,7 @@ def column(of: Figures, rate: float) -> dict[str, str]:
     text["**Stampede: pods; cores**"] = f"**{pods}; {number(cores)}**"
     text["**memory, GB**"] = f"**{number(memory)}**"
     for part in ("Ceph", "Kafka"):
-        text[f"{part}: cores"] = number(busy(part, part))
+        text[f"{part}: cores"] = number(second(f"CPU of {part}"))
     for kind in ("PUT", "GET"):
         levels = FANOUT / (FANOUT - 1)
         text[f"{kind} requests a second"] = number(second(kind, of_all * levels))
@@ -163,6 +187,19 @@ def scrub_lines(of: Figures, scrub: Figures, rate: float) -> dict[str, str]:
     }
 
 
+def merging_lines(of: Figures, merging: Figures, rate: float) -> dict[str, str]:
+    """What merged packets take and cost, row by row, of alerts at a rate (alerts/s)."""
+    alerts = 3600 * NIGHT_HOURS * rate
+    saved = alerts * (merging["as stored"] - merging["merged by month"]) / 1e6  # GB
+    moved = merging["both merges read"] + merging["both merges write"]
+    left = alerts / 1e6 * of["stored"] - saved
+    return {
+        "**stored when packets are merged, GB a night**": f"**{number(left)}**",
+        "merging packets: cores": number(rate * merging["both merges and their proofs"] / 1e3),
+        "merging packets: read and written, MB/s": number(rate * moved / 1e3),
+    }
+
+
 def number(value: float) -> str:
     """Two significant digits, and whole numbers in full."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
@@ -173,7 +210,7 @@ def kept_of(whole: Mapping, before: Mapping) -> dict:
 
     `before` is what was kept: of what the benchmarks in this file did not measure.
     """
-    found: dict[str, dict[str, dict[str, float]]] = {"cost": {}, "scrub": {}}
+    found: dict[str, dict[str, dict[str, float]]] = {"cost": {}, "scrub": {}, "merging": {}}
     for figure in whole["figures"]:
         if figure["benchmark"] in found:
             subject = figure["subject"].removeprefix("scrub of ")
@@ -184,15 +221,16 @@ def kept_of(whole: Mapping, before: Mapping) -> dict:
             if figure["name"] == "merged for the first time":
                 of["all"] = round(figure["rival"]["value"], 3)
     if not any(found.values()):
-        sys.exit("the file has no figures of `stampede bench cost` or `stampede bench scrub`")
+        sys.exit(f"the file has no figures of `stampede bench {' '.join(found)}`")
     kept, machine = dict(before), whole["machine"]
     if found["cost"]:
         kept["when"] = whole["when"]
         kept["machine"] = {name: machine[name] for name in ("processor", "cores", "load_before")}
         kept["figures"] = found["cost"]
-    if found["scrub"]:
-        when = {"when": whole["when"], "load_before": machine["load_before"]}
-        kept["scrub"] = when | {"figures": found["scrub"]}
+    for name in "scrub", "merging":
+        if found[name]:
+            when = {"when": whole["when"], "load_before": machine["load_before"]}
+            kept[name] = when | {"figures": found[name]}
     return kept
 
 

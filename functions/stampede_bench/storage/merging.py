@@ -27,7 +27,7 @@ from stampede.store.runs.schema import PACKETS
 from stampede.store.tables.table import Table
 from stampede_bench.figures import Bound, Context, Figure, Rival
 from stampede_bench.ingestion.decode import batch_decoder, views_of_one_buffer
-from stampede_bench.instruments.load import LSST_HISTORY
+from stampede_bench.instruments.load import LONG_LSST_HISTORY, LSST_HISTORY
 from stampede_simulator.alert_bytes import SimulatedAlert
 from stampede_simulator.simulator import Fields, Mix, Simulator
 from stampede_simulator.sky import FIRST_NIGHT
@@ -36,7 +36,7 @@ ALERTS = 10  # of an object in a month
 NIGHTS = 20
 VISITS_APART = 2  # batches of a night, at least
 BATCH = 200  # alerts in a pack at most
-ROWS = {"lsst": LSST_HISTORY, "ztf": 60}
+LOADS = ("lsst", LSST_HISTORY), ("lsst", LONG_LSST_HISTORY), ("ztf", 60)
 PAGE = 1 << 20
 SAMPLE = 300  # packets that are read
 SMALLER = Bound("<=", 0.40, ratio=True)
@@ -52,18 +52,18 @@ class Stored(NamedTuple):
 
 def measure(context: Context) -> Iterator[Figure]:
     """A month of each survey."""
-    for survey in ROWS:
-        nights = month(survey, context.scaled(60, 20, least=4))
+    for survey, rows in LOADS:
+        nights = month(survey, rows, context.scaled(60, 20, least=4))
         messages = sum(map(len, nights.values()))
         context.progress(f"storing and merging {messages:,} {survey.upper()} alerts of a month")
         yield from one_month(survey, nights)
 
 
-def month(survey: str, objects: int) -> dict[int, list[SimulatedAlert]]:
+def month(survey: str, rows: int, objects: int) -> dict[int, list[SimulatedAlert]]:
     """An alert of each object of a field in ten nights, all in one window of merges."""
     lsst = survey == "lsst"
-    fields = Fields.of_history(ROWS[survey], objects) if lsst else Fields(objects)
-    first = max(fields.first_night, ROWS[survey] // 2)
+    fields = Fields.of_history(rows, objects) if lsst else Fields(objects)
+    first = max(fields.first_night, rows // 2 if not lsst else 0)
     first += -(FIRST_NIGHT + first) % WINDOW  # where a window begins
     fields = replace(fields, first_night=first, nights=first + NIGHTS)
     mix = Mix(lsst_share=float(lsst), solar_system=0.0, null_cutouts=0.0)
