@@ -36,7 +36,7 @@ from tests.support.alerts.fits_files import source
 from tests.support.alerts.made_alerts import record_crc32
 from tests.support.read.read_service import Reader, serving
 from tests.support.store.stored_packets import FIELDS, store
-from tests.support.store.watched_objects import Watched
+from tests.support.store.watched_objects import Changed, Watched
 
 
 def stamp(seed: int) -> dict:
@@ -123,6 +123,41 @@ def test_a_message_is_served_in_parts_and_only_once(settings: Settings, read: Re
     assert read(path, headers={"If-None-Match": tag}).status == 304
     part = read(path, headers={"Range": "bytes=1-9"})
     assert (part.status, part.data) == (206, MADE["lsst"][1:10])
+
+
+def test_the_images_of_a_message_take_one_request(settings: Settings) -> None:
+    messages = [MADE["lsst"], MADE["ztf"]]
+    store(settings, messages)
+    objects = Watched(open_objects(settings))
+    for read in serving(make_app(settings.model_copy(update={"refresh_seconds": 600}), objects)):
+        for message in messages:
+            check(read, message)  # from now on runs and tails are in memory
+            before = len(objects.calls)
+            check(read, message)
+            asked = [(what, key.split("/")[0]) for what, key in objects.calls[before:]]
+            assert asked == [("get", "packets"), ("get", "packs")]
+
+
+@pytest.mark.parametrize("at", [0, 30, -1])
+def test_images_that_came_damaged_are_read_again(settings: Settings, at: int) -> None:
+    store(settings, [MADE["lsst"]])
+    good = math.inf  # answers before the one that is damaged
+
+    def flip(data: bytes) -> bytes:
+        nonlocal good
+        good -= 1
+        if good + 1:
+            return data
+        damaged = bytearray(data)
+        damaged[at] ^= 16
+        return bytes(damaged)
+
+    objects = Changed(open_objects(settings), read=flip)
+    for read in serving(make_app(settings.model_copy(update={"refresh_seconds": 600}), objects)):
+        check(read, MADE["lsst"])
+        good = 1  # that with the packet; the next has the page of the images
+        check(read, MADE["lsst"])
+        assert good < 0
 
 
 def test_an_alert_of_two_surveys_needs_the_name_of_one(settings: Settings, read: Reader) -> None:
