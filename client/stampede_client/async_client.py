@@ -1,7 +1,7 @@
 """The client for asyncio: the methods of `Client`, to be awaited."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -49,9 +49,11 @@ class AsyncClient:
         """See `Client.close`."""
         await self._http.aclose()
 
-    async def alert(self, alert_id: int | str, survey: str | None = None) -> dict[str, Any]:
+    async def alert(
+        self, alert_id: int | str, survey: str | None = None, fields: Collection[str] = ()
+    ) -> dict[str, Any]:
         """See `Client.alert`."""
-        return await self._run(queries.alert(alert_id, survey))
+        return await self._run(queries.alert(alert_id, survey, fields))
 
     async def cutouts(self, alert_id: int | str, survey: str | None = None) -> Cutouts:
         """See `Client.cutouts`."""

@@ -1,7 +1,7 @@
 """The client that waits for each response."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -72,9 +72,18 @@ class Client:
         """Close the connections."""
         self._http.close()
 
-    def alert(self, alert_id: int | str, survey: str | None = None) -> dict[str, Any]:
-        """What is stored of an alert, and all its fields as the survey sent them."""
-        return self._run(queries.alert(alert_id, survey))
+    def alert(
+        self, alert_id: int | str, survey: str | None = None, fields: Collection[str] = ()
+    ) -> dict[str, Any]:
+        """What is stored of an alert, and its fields as the survey sent them.
+
+        Parameters
+        ----------
+        fields
+            Names of the fields, such as ``diaSource``. All of them if there are none, with the
+            history. `BadInput` lists those that the alert has.
+        """
+        return self._run(queries.alert(alert_id, survey, fields))
 
     def cutouts(self, alert_id: int | str, survey: str | None = None) -> Cutouts:
         """The images of an alert."""

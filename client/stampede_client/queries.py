@@ -40,9 +40,12 @@ _ALERT = re.compile(r"[1-9][0-9]{0,18}")
 _OBJECT = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 
-def alert(alert_id: int | str, survey: str | None = None) -> Plan[dict[str, Any]]:
-    """What is stored of an alert."""
-    found: dict[str, Any] = yield from ask(_json(_alert(alert_id), _of(survey)))
+def alert(
+    alert_id: int | str, survey: str | None = None, fields: Collection[str] = ()
+) -> Plan[dict[str, Any]]:
+    """What is stored of an alert, with these of its fields; all if there are none."""
+    chosen = {"fields": ",".join(fields)} if fields else {}
+    found: dict[str, Any] = yield from ask(_json(_alert(alert_id), {**_of(survey), **chosen}))
     if found.get("alert_id") != str(alert_id):
         raise UnexpectedResponse(f"the answer is not about alert {alert_id}; check the URL")
     return found

@@ -84,6 +84,9 @@ def test_a_cutout_that_was_not_sent_names_the_others(st: Client) -> None:
 
 def test_alert_packet_ledger(st: Client) -> None:
     assert st.alert(ZTF_ALERT)["object_id"] == ZTF_OBJECT
+    assert [*st.alert(ZTF_ALERT, fields=["candidate"])["fields"]] == ["candidate"]
+    with pytest.raises(stampede_client.BadInput, match=r"no field 'mjd'\. Known: .*candidate"):
+        st.alert(ZTF_ALERT, fields=["candidate", "mjd"])
     assert st.packet(ZTF_ALERT).startswith(b"Obj\x01")
     assert {entry["table"] for entry in st.ledger()["ledger"]} == {"cutouts", "detections"}
 

@@ -291,7 +291,21 @@ def _framed(schema: WriterSchema, record: Bytes) -> Framed:
 
 
 def whole_record(record: Bytes, writer: Schema, reader: Schema | None = None) -> Any:
-    """One record, decoded by fastavro, that takes all of the bytes. Raises `Undecodable`.
+    """One record, decoded by fastavro, that takes all of the bytes. Raises `Undecodable`."""
+    found, left = _decoded(record, writer, reader)
+    if left:
+        raise Undecodable(f"{left:,} bytes are left over after the end of the record")
+    return found
+
+
+def start_of_record(record: Bytes, writer: Schema, reader: Schema | None = None) -> Any:
+    """As `whole_record`, where `writer` has only the fields that the record begins with."""
+    found, _ = _decoded(record, writer, reader)
+    return found
+
+
+def _decoded(record: Bytes, writer: Schema, reader: Schema | None) -> tuple[Any, int]:
+    """What fastavro decodes, and how many bytes are left. Raises `Undecodable`.
 
     A skip does not notice the end of the bytes, so padding follows them: if the reader ends within
     the padding, the record is cut off.
@@ -303,8 +317,6 @@ def whole_record(record: Bytes, writer: Schema, reader: Schema | None = None) ->
         reason = str(error)[:200] or type(error).__name__
         raise Undecodable(f"the bytes do not fit the schema: {reason}") from error
     left = len(record) - data.tell()
-    if left > 0:
-        raise Undecodable(f"{left:,} bytes are left over after the end of the record")
     if left < 0:
         raise Undecodable("the record is cut off")
-    return found
+    return found, left

@@ -160,14 +160,17 @@ class Lookup:
         kept = (each for each in found if not self.packets.expired(each))
         return {(location.alert_id, location.survey) for location in kept}
 
-    def fields(self, alert_id: int, survey: str) -> dict[str, Any] | None:
-        """All fields of an alert as JSON; None if its packet is not stored any more, or not yet.
+    def fields(
+        self, alert_id: int, survey: str, names: Collection[str] = ()
+    ) -> dict[str, Any] | None:
+        """The fields of an alert of these names, or all; see `AlertFields`.
 
-        It is noted if they are stored and cannot be shown. Raises `StoreDown`.
+        None if its packet is not stored any more, or not yet. It is noted if they are stored and
+        cannot be shown. Raises `StoreDown`, and `BadParameter` if it has no such field.
         """
         try:
             packet = self.packet(alert_id, survey)
-            return self._alert_fields.of(self.packets.without_images(packet))
+            return self._alert_fields.of(self.packets.without_images(packet), names)
         except (NoPacket, Gone):
             return None
         except Damaged:

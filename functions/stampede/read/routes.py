@@ -16,7 +16,7 @@ CUTOUT = (
 ROUTES = [  # the first that matches; most requests are for cutouts
     route("/v1/alerts/{alert_id}/cutouts/{kind}", "cutouts", cutouts.get_cutout, *CUTOUT),
     route("/v1/alerts", "cutouts", alerts.get_latest, "limit"),
-    route("/v1/alerts/{alert_id}", "cutouts", alerts.get_alert, "survey"),
+    route("/v1/alerts/{alert_id}", "cutouts", alerts.get_alert, "survey", "fields"),
     route("/v1/alerts/{alert_id}/packet", "cutouts", alerts.get_packet, "survey"),
     route("/v1/alerts/{alert_id}/thumbnail", "cutouts", thumbnails.get_thumbnail, "survey"),
     route(

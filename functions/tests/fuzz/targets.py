@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import httptools
 import numpy as np
 import pyarrow as pa
+import pydantic_core
 from starlette.datastructures import QueryParams
 
 from stampede.alerts.batch_decoder import BatchDecoder
@@ -111,9 +112,13 @@ def id_lists(data: bytes) -> None:
 
 
 def fields(data: bytes) -> None:
-    """Give all fields of an alert as JSON."""
+    """Give all fields of an alert as JSON, and one of them as among all."""
     with suppress(StampedeError):
-        json.dumps(_fields().of(data), allow_nan=False)
+        found = _fields().of(data)
+        whole = pydantic_core.to_json(found, inf_nan_mode="null")
+        for name in [*found][-1:]:
+            some = pydantic_core.to_json(_fields().of(data, [name]), inf_nan_mode="null")
+            assert json.loads(some) == {name: json.loads(whole)[name]}
 
 
 def light_curve(data: bytes) -> None:

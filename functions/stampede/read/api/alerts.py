@@ -1,8 +1,10 @@
 """Routes of an alert: what is stored of it, and the message as the survey sent it."""
 
+from collections.abc import Sequence
 from math import isfinite
 from urllib.parse import quote
 
+import pydantic_core
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -17,21 +19,24 @@ from stampede.read.web.conditional import IMMUTABLE, REVALIDATE, Representation,
 
 
 async def get_alert(request: Request) -> Response:
-    """What is stored of an alert, and all its fields as the survey sent them."""
+    """What is stored of an alert, and its fields as the survey sent them: all, or some."""
     service = service_of(request)
+    names = parameters.names(request.query_params, "fields")
     found = await locations(request)
-    return await service.run(_respond, service.lookup, found)
+    return await service.run(_respond, service.lookup, found, names)
 
 
-def _respond(lookup: Lookup, locations: list[CutoutLocation]) -> Response:
+def _respond(lookup: Lookup, locations: list[CutoutLocation], names: Sequence[str]) -> Response:
     """The response, made in a thread: the fields of an alert may be megabytes."""
-    fields = lookup.fields(locations[0].alert_id, locations[0].survey)
+    fields = lookup.fields(locations[0].alert_id, locations[0].survey, names)
     alert = as_json(locations, fields)
     if why := response_warnings.incomplete():
         alert["incomplete"] = why
     # The fields come a moment later than the cutouts, or go with their retention.
     cache = REVALIDATE if fields is None else IMMUTABLE
-    return JSONResponse(alert, headers={"Cache-Control": cache})
+    # A fifth of the time of `json`, which writes 1e-05 where this writes 0.00001.
+    body = pydantic_core.to_json(alert, inf_nan_mode="null")
+    return Response(body, headers={"Cache-Control": cache}, media_type="application/json")
 
 
 async def get_latest(request: Request) -> Response:
@@ -80,7 +85,7 @@ async def get_packet(request: Request) -> Response:
 
 
 def as_json(locations: list[CutoutLocation], fields: dict[str, object] | None) -> dict[str, object]:
-    """An alert as JSON: its survey, its object, which cutouts it has, and all its fields."""
+    """An alert as JSON: its survey, its object, which cutouts it has, and its fields."""
     alert = locations[0]
     url = f"/v1/alerts/{alert.alert_id}"
     cutouts = {

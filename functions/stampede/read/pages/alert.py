@@ -1,6 +1,7 @@
 """Route of the page of an alert: its cutouts with all HDUs, its fields, its neighbours in time."""
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -124,7 +125,7 @@ def _sections(name: str, record: dict[str, Any]) -> Iterator[Section]:
 
 
 def _text(value: Any) -> str:
-    if value is None:
+    if value is None or (isinstance(value, float) and not isfinite(value)):
         return ""
     return f"{len(value):,} entries" if isinstance(value, list) else str(value)
 

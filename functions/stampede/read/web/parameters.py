@@ -95,6 +95,16 @@ def cutout_kind(text: str) -> str:
     return one_of(text, "kind", KINDS)
 
 
+def names(query: QueryParams, name: str) -> list[str]:
+    """The names, parted by commas, in a parameter; none if the parameter is absent."""
+    if name not in query:
+        return []
+    found = query[name].split(",")
+    if not all(found):
+        raise BadParameter(name, f"must be names, parted by commas: {query[name]!r:.40}")
+    return found
+
+
 def flag(query: QueryParams, name: str) -> bool | None:
     """true or false; None if the parameter is absent."""
     text = query.get(name)

@@ -16,11 +16,11 @@ import pytest
 from stampede.alerts.columns import KINDS
 from stampede.alerts.isolation import Isolation
 from stampede.config.settings import Settings
-from stampede.errors import Undecodable
+from stampede.errors import Damaged, Undecodable
 from stampede.events.cloudevents.event import Position
 from stampede.events.workers.worker import Batch
 from stampede.handlers import cutouts, lightcurves
-from stampede.lookup.alert_fields import MOST_BYTES, REGISTRY_SECONDS
+from stampede.lookup.alert_fields import MOST_BYTES, REGISTRY_SECONDS, AlertFields
 from stampede.lookup.lookup import FEW, PACKET_MISS_AGE, Lookup
 from stampede.lookup.packs import images
 from stampede.read.app import make_app
@@ -474,6 +474,43 @@ def test_ids_are_text_nan_is_null_and_images_are_left_out(settings: Settings, re
     assert (fields["prv_candidates"][0]["candid"], fields["prv_candidates"][0]["rb"]) == (None,) * 2
     assert not {*FIELDS} & {*fields}
     assert fields_of(read, MADE["deflate"])["candid"] == "2"
+
+
+@pytest.mark.parametrize("message", [MADE["lsst"], MADE["ztf"]], ids=["lsst", "ztf"])
+def test_chosen_fields_are_as_among_all(settings: Settings, read: Reader, message: bytes) -> None:
+    store(settings, [message])
+    path, every = path_of(message).replace("/packet", ""), fields_of(read, message)
+    for name in every:
+        assert read(f"{path}&fields={name}").json()["fields"] == {name: every[name]}
+    first, *_, last = every
+    assert read(f"{path}&fields={last},{first}").json()["fields"] == {
+        first: every[first],
+        last: every[last],
+    }
+
+
+def test_a_field_that_an_alert_does_not_have_is_named(settings: Settings, read: Reader) -> None:
+    store(settings, [MADE["ztf"]])
+    for wrong in ("candidate,fluxes", "fluxes", "cutoutScience"):
+        got = read(f"/v1/alerts/1?fields={wrong}")
+        assert (got.status, got.json()["type"]) == (400, "urn:stampede:problem:bad-parameter")
+        name = wrong.split(",")[-1]
+        assert f"no field '{name}'" in got.json()["detail"]
+        assert got.json()["detail"].endswith(", prv_candidates, fp_hists")
+    for wrong in ("", ",", "candidate,"):
+        got = read(f"/v1/alerts/1?fields={wrong}")
+        assert (got.status, "parted by commas" in got.json()["detail"]) == (400, True)
+
+
+def test_the_history_is_not_decoded_for_other_fields(settings: Settings, read: Reader) -> None:
+    """A text in it that is no UTF-8 breaks its decoding alone."""
+    previous = made_alerts.ztf_record(9)["candidate"] | {"candid": None}
+    message = ztf(9, prv_candidates=[previous | {"isdiffpos": "no utf-8"}])
+    broken = message.replace(b"no utf-8", b"no \xff\xff\xff\xff\xff")
+    fields = AlertFields(settings)
+    assert fields.of(broken, ["candid"]) == {"candid": "9"}
+    with pytest.raises(Damaged, match="cannot be decoded"):
+        fields.of(broken)
 
 
 def test_an_alert_without_its_packet_has_no_fields_and_is_not_cached(
