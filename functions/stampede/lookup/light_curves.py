@@ -7,6 +7,7 @@ import pyarrow as pa
 from stampede.lookup.errors import UnknownObject
 from stampede.lookup.points import in_time
 from stampede.lookup.refreshing_table import RefreshingTable
+from stampede.store.runs.reader import Place
 
 
 class LightCurves:
@@ -26,7 +27,11 @@ class LightCurves:
             raise UnknownObject(f"no detection of object {object_id} is stored")
         return rows
 
-    def cached(self, object_id: str) -> pa.Table | None:
-        """What `of_object` returns, from memory; None if that needs the store. Never waits."""
-        rows = self._detections.cached(object_id)
+    def cached_places(self, object_id: str) -> list[Place] | None:
+        """Where memory has what `of_object` returns; None if that needs the store. Never waits."""
+        return self._detections.cached_places(object_id)
+
+    def rows_at(self, places: Sequence[Place]) -> pa.Table | None:
+        """The points at these places, by time; None if none may be given."""
+        rows = self._detections.rows_at(places)
         return None if rows is None else in_time(rows)

@@ -56,12 +56,13 @@ class Lookup:
 
     def __init__(self, objects: Objects, settings: Settings, relist_on_miss: bool = True) -> None:
         self.objects = objects
-        self.images = Images(objects, settings.cutout_days, settings.cache_bytes // 20)
+        self.images = Images(objects, settings.cutout_days, settings.cache_bytes // 25)
         self._retention = Retention.of(settings)
         self.packets = Packets(objects, self.images, self._retention)
         self._settings = settings
-        # Eight tables share the cache: three in each of the two lookups, and those of thumbnails
-        # and of packets, which only small queries read. The rest is for the tails of both lookups.
+        # Eight tables share nine tenths of the cache: three in each of the two lookups, and those
+        # of thumbnails and of packets, which only small queries read. The rest is for the tails of
+        # both lookups, and for light curves as they were sent.
         age, stale = settings.refresh_seconds, settings.stale_seconds
         rights = self.rights = self._retention.rights
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from stampede.lookup import response_warnings
 from stampede.lookup.refresher import Refresher
 from stampede.store.programmes.rights import EVERYTHING, Rights
+from stampede.store.runs.reader import Place
 from stampede.store.tables.prefix_lookup import keys_with_prefix
 from stampede.store.tables.range_lookup import Ranges, damaged_between, lacking, rows_in
 from stampede.store.tables.table import Table
@@ -105,17 +106,22 @@ class RefreshingTable:
         known = set(given[self.table.spec.leading].to_pylist())
         return [key for key in keys if key in known]
 
-    def cached(self, key: int | str) -> pa.Table | None:
-        """The rows that `lookup` returns for one key, from memory alone; never waits.
+    def cached_places(self, key: int | str) -> list[Place] | None:
+        """Where memory has the rows that `lookup` returns for one key; never waits.
 
         None if no row matches, if memory does not hold all that the lookup reads, or if the caller
-        is the one who has to list the store (`Refresher.must_list`).
+        is the one who has to list the store (`Refresher.must_list`). Notes what the rows may lack.
         """
-        rows = None if self.refresher.must_list() else self.table.cached(key)
-        return self._noted(key, None if rows is None else self._rights.rows(rows))
+        places = None if self.refresher.must_list() else self.table.finder.in_memory(key)
+        return self._noted(key, places)
+
+    def rows_at(self, places: Sequence[Place]) -> pa.Table | None:
+        """The rows at these places; None if none may be given."""
+        rows = self._rights.rows(self.table.finder.rows_at(places))
+        return rows if rows.num_rows else None
 
     def cached_values(self, key: int | str, most: int) -> list[tuple[Any, ...]] | None:
-        """As `cached`, as Python values, those withheld too; None if runs hold more than `most`."""
+        """These rows as Python values, those withheld too; None if runs hold more than `most`."""
         rows = None if self.refresher.must_list() else self.table.cached_values(key, most)
         return self._noted(key, rows)
 

@@ -25,6 +25,7 @@ from stampede.read.summaries.maintenance_state import UpkeepCache
 from stampede.read.summaries.night_counts import NightCounts
 from stampede.read.summaries.nights import NightAlerts
 from stampede.read.web.chunks import chunk_limit
+from stampede.store.objects.lru_cache import Cache
 from stampede.store.objects.object_store import Objects
 from stampede.store.s3.bucket import S3Objects
 
@@ -99,6 +100,7 @@ class QueryLimit:
 class ReadService:
     """Settings, lookups, threads and limits.
 
+    `light_curves` has those that were sent last: the bytes and their tag, by all that decides them.
     `bulk_bytes` counts the ids that large queries hold. `parsing` is held while the ids of one
     query are parsed, which takes several times their bytes.
 
@@ -110,6 +112,7 @@ class ReadService:
     settings: Settings
     access: Access
     lookup: Lookup
+    light_curves: Cache
     bulk_lookup: Lookup
     quick_images: QuickImages
     run: ThreadRunner
@@ -138,6 +141,7 @@ class ReadService:
             settings,
             Access.of(settings),
             lookup,
+            Cache(settings.cache_bytes // 50),
             Lookup(objects, settings, relist_on_miss=False),
             QuickImages(gets, lookup.images.tails),
             ThreadRunner(SMALL_THREADS, "small"),

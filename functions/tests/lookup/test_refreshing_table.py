@@ -72,7 +72,8 @@ def version(lookup: Callable) -> float | None:
 
 def cached_version(table: RefreshingTable) -> float | None:
     """The version of the point that memory holds."""
-    return flux(table.cached(ID))
+    places = table.cached_places(ID)
+    return None if places is None else flux(table.rows_at(places))
 
 
 def flux(rows: pa.Table | None) -> float | None:
@@ -135,15 +136,15 @@ def test_of_those_who_find_the_listing_too_old_the_first_alone_has_to_list(
     """A server would send each of them to a thread, and all of them would wait for each other."""
     for _ in range(2):
         now[0] += 1.1 * AGE
-        assert table.cached(ID) is None  # it calls `lookup`, which lists
+        assert table.cached_places(ID) is None  # it calls `lookup`, which lists
         assert cached_version(table) == 0
         assert version(table.lookup) == 0
         assert cached_version(table) == 0
     now[0] += 1.1 * AGE
-    assert table.cached(ID) is None  # and its client goes away
+    assert table.cached_places(ID) is None  # and its client goes away
     now[0] += AGE
-    assert table.cached(ID) is None
-    assert table.cached(ID) is None
+    assert table.cached_places(ID) is None
+    assert table.cached_places(ID) is None
     assert version(table.lookup) == 0
     assert cached_version(table) == 0
 

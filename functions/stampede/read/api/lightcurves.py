@@ -1,5 +1,7 @@
 """Routes of a light curve."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,8 +14,13 @@ from stampede.read.formats.light_curves import FORMATS, with_magnitudes
 from stampede.read.service import service_of
 from stampede.read.web import parameters
 from stampede.read.web.conditional import REVALIDATE, Representation, etag
+from stampede.store.runs.reader import Place
 
 MJD = 0.0, 1e6
+KEPT_BYTES = 500
+"""Memory of a light curve that is kept, besides its bytes."""
+MOST_VERSIONS = 4
+"""Rows in memory for each point, up to which the event loop itself merges them."""
 MEDIA_TYPES = {format.name: format.media_type for format in FORMATS.values()}
 
 
@@ -29,19 +36,34 @@ async def get_light_curve(request: Request) -> Response:
         rows = wanted.apply(rows)
         return format.write(with_magnitudes(rows) if magnitudes else rows)
 
-    cached = service.lookup.light_curves.cached(object_id)
-    if cached is not None and len(cached) <= FEW:
-        body = body_of(cached)
-    else:
-        body = await service.run(lambda: body_of(service.lookup.light_curves.of_object(object_id)))
-    if format.name == "json":
-        body = response_warnings.in_object(body)
+    curves = service.lookup.light_curves
+    places = curves.cached_places(object_id) or []
+    # Blocks of rows never change, and one that is read again has another number.
+    blocks = [(place.block.number, place.start, place.end) for place in places]
+    version = (object_id, *blocks, format.name, magnitudes, wanted)
+    found: tuple[bytes, str] | None = service.light_curves.get(version) if places else None
+    if found is None:
+        rows = curves.rows_at(places) if 0 < _count(places) <= MOST_VERSIONS * FEW else None
+        if rows is None:
+            body = await service.run(lambda: body_of(curves.of_object(object_id)))
+        else:
+            body = body_of(rows) if len(rows) <= FEW else await service.run(body_of, rows)
+        found = body, etag(body)
+        if rows is not None:
+            service.light_curves.put(version, found, len(body) + KEPT_BYTES)
+    body, tag = found
+    if format.name == "json" and (whole := response_warnings.in_object(body)) is not body:
+        body, tag = whole, etag(whole)
     headers = {
         "Vary": "Accept",
         "Content-Disposition": f'inline; filename="{object_id}.{format.extension}"',
     }
-    light_curve = Representation(etag(body), format.media_type, headers, REVALIDATE)
+    light_curve = Representation(tag, format.media_type, headers, REVALIDATE)
     return light_curve.not_modified(request) or light_curve.respond(request, body)
+
+
+def _count(places: Sequence[Place]) -> int:
+    return sum(place.end - place.start for place in places)
 
 
 def point_filter(request: Request) -> PointFilter:
@@ -51,7 +73,7 @@ def point_filter(request: Request) -> PointFilter:
     if not all(band in BANDS and len(band) == 1 for band in bands):
         raise BadParameter("band", f"must be one or more of {', '.join(BANDS)}: {bands!r:.60}")
     return PointFilter(
-        bands=bands,
+        bands=tuple(bands),
         forced=parameters.flag(query, "forced"),
         start=parameters.number(query, "start", *MJD),
         end=parameters.number(query, "end", *MJD),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pydantic_core
@@ -94,23 +95,81 @@ def plain_values(table: pa.Table) -> pa.Table:
 def to_json(detections: pa.Table) -> bytes:
     """``{"object_id": …, "survey": …, "detections": [{…}, …]}``; 64-bit ids are strings.
 
-    Numbers that are not finite are null. pydantic writes it in a fifth of the time of `json`.
+    Numbers that are not finite are null.
     """
-    columns = dict(zip(detections.column_names, map(_json_values, detections.columns), strict=True))
-    common = {name: next(iter(columns.pop(name)), None) for name in ("object_id", "survey")}
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return pydantic_core.to_json({**common, "detections": rows}, inf_nan_mode="null")
+    texts = _json_texts(detections)
+    head = [f'"{name}":{next(iter(texts.pop(name)), "null")}' for name in ("object_id", "survey")]
+    # A value that all rows share is written once. To make a dict of each row takes half as long
+    # again as all of this.
+    members, several = [], []
+    for name, values in texts.items():
+        shared = values.count(values[0]) == len(values) if values else False
+        members.append(f'"{name}":' + (values[0].replace("%", "%%") if shared else "%s"))
+        if not shared:
+            several.append(values)
+    form = f"{{{','.join(members)}}}"
+    rows = [form % row for row in zip(*several, strict=True)]
+    if not several:  # one row, or equal ones
+        rows = [form % ()] * len(detections)
+    return f'{{{",".join(head)},"detections":[{",".join(rows)}]}}'.encode()
 
 
-def _json_values(column: pa.ChunkedArray) -> list[Any]:
-    """A float32 keeps its few digits, and a number of 64 bits becomes text."""
-    values = column.combine_chunks()
-    if pa.types.is_float32(column.type):
-        values = pc.cast(pc.cast(values, pa.string()), pa.float64())
-    elif pa.types.is_int64(column.type):
-        values = pc.cast(values, pa.string())
-    found: list[Any] = values.to_pylist()
-    return found
+def _json_texts(rows: pa.Table) -> dict[str, list[str]]:
+    """The JSON of each value, by column. A float32 keeps its few digits, an int64 becomes text."""
+    texts: dict[str, list[str]] = {name: [] for name in rows.column_names}
+    plain: dict[str, list[Any]] = {}  # values whose JSON has no comma
+    floats: dict[str, np.ndarray] = {}
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if column.null_count == len(column):
+            texts[name] = ["null"] * len(column)
+        elif pa.types.is_float32(column.type):
+            floats[name] = column.to_numpy()  # NaN for null, which becomes null as well
+        elif pa.types.is_string(column.type):
+            values = column.combine_chunks().to_pylist()
+            known = {value: pydantic_core.to_json(value).decode() for value in {*values}}
+            texts[name] = [known[value] for value in values]
+        else:
+            array = column.combine_chunks()
+            array = pc.cast(array, pa.string()) if pa.types.is_int64(array.type) else array
+            plain[name] = array.to_pylist()
+    if floats:
+        plain |= zip(floats, shortest(np.stack([*floats.values()])).tolist(), strict=True)
+    every = [value for values in plain.values() for value in values]
+    written = pydantic_core.to_json(every, inf_nan_mode="null").decode()[1:-1].split(",")
+    for number, name in enumerate(plain):
+        texts[name] = written[number * len(rows) : (number + 1) * len(rows)]
+    return texts
+
+
+def shortest(values: np.ndarray) -> np.ndarray:
+    """The float64 with the fewest digits that is each float32: 100.1, not 100.09999847412109.
+
+    `values` is float32 of any shape; NaN and infinities stay. The quotient of two integers that a
+    float64 holds is the float64 next to that decimal. Arrow's casts to text and back give the same
+    numbers, for 9 columns of 250 rows in 0.28 ms instead of 0.08.
+    """
+    with np.errstate(all="ignore"):
+        wide = values.astype(np.float64)
+        tens = np.floor(np.log10(np.abs(wide)))
+        near = np.isfinite(tens)
+        todo = np.flatnonzero(near & (tens >= -13) & (tens <= 13))
+        far = np.flatnonzero(near & ((tens < -13) | (tens > 13)))
+    found = wide.ravel().copy()
+    flat, wide, tens = values.ravel(), wide.ravel(), tens.ravel()
+    for digits in range(6, 10):  # with nine all float32 differ
+        power = (digits - 1 - tens[todo]).astype(np.int64)
+        up, down = _POWERS[power.clip(0)], _POWERS[(-power).clip(0)]
+        number = np.rint(wide[todo] * up / down) / up * down
+        found[todo] = number
+        todo = todo[number.astype(np.float32) != flat[todo]]
+        if not len(todo):
+            break
+    found[far] = [float(str(number)) for number in flat[far]]
+    return found.reshape(values.shape)
+
+
+_POWERS = 10.0 ** np.arange(23)
+"""Those that a float64 holds exactly."""
 
 
 def no_formulas(table: pa.Table) -> pa.Table:

@@ -1,11 +1,12 @@
 """Reads runs: footers and row groups by ranged GETs, with a cache in memory."""
 
+import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -192,11 +193,15 @@ class RunReader:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """The rows of a row group. Those of leading key `keys[i]` end before row `ends[i]`."""
+    """The rows of a row group. Those of leading key `keys[i]` end before row `ends[i]`.
+
+    No two blocks of a process have the same `number`.
+    """
 
     rows: pa.Table
     keys: Sequence[Any]
     ends: np.ndarray
+    number: int = field(default_factory=itertools.count().__next__)
 
     @cached_property
     def values(self) -> RowValues:
@@ -237,6 +242,14 @@ class Block:
         begin, end = bisect_left(self.keys, first), bisect_right(self.keys, last)
         start = int(self.ends[begin - 1]) if begin else 0
         return self.rows.slice(start, int(self.ends[end - 1]) - start if end > begin else 0)
+
+
+class Place(NamedTuple):
+    """Rows of one key in a block: the first, and the end."""
+
+    block: Block
+    start: int
+    end: int
 
 
 class RunFile:

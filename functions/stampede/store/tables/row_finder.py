@@ -13,7 +13,7 @@ from stampede.store.objects.object_store import read_twice
 from stampede.store.runs.bloom_filters import Wanted
 from stampede.store.runs.footer import RunIndex
 from stampede.store.runs.merge import sort_unique
-from stampede.store.runs.reader import Block, RunReader, adjacent_groups
+from stampede.store.runs.reader import Block, Place, RunReader, adjacent_groups
 from stampede.store.runs.run import RunInfo
 from stampede.store.tables.listing import Listing, Map
 from stampede.store.tables.view import Spans
@@ -61,7 +61,7 @@ class RowFinder:
                 cold.append(fetch)
         return self._merged(cached + self._map(self._matching, cold))
 
-    def in_memory(self, key: int | str) -> list[tuple[Block, int, int]] | None:
+    def in_memory(self, key: int | str) -> list[Place] | None:
         """Where the rows of one key are in memory; None if a request may find more."""
         if not self._listing.listed:
             return None
@@ -80,10 +80,10 @@ class RowFinder:
                 if block is None:
                     return None
                 if place := block.place(key):
-                    found.append((block, *place))
+                    found.append(Place(block, *place))
         return found
 
-    def rows_at(self, found: Iterable[tuple[Block, int, int]]) -> pa.Table:
+    def rows_at(self, found: Iterable[Place]) -> pa.Table:
         """The rows at these places."""
         return self._merged([block.rows.slice(start, end - start) for block, start, end in found])
 

@@ -10,8 +10,18 @@ from astropy.io import votable
 from astropy.io.votable.ucd import check_ucd
 
 from stampede.alerts.columns import DETECTION
+from stampede.config.settings import Settings
+from stampede.read.app import make_app
 from stampede.read.formats.light_curves import UCDS
-from tests.support.read.read_service import LSST_OBJECT, ZTF_ALERT, ZTF_OBJECT
+from stampede.store.offsets.coverage import Coverage
+from tests.support.read.read_service import (
+    LSST_OBJECT,
+    ZTF_ALERT,
+    ZTF_OBJECT,
+    point,
+    sample_store,
+    serving,
+)
 
 LIGHT_CURVE = f"/v1/objects/{ZTF_OBJECT}/lightcurve"
 LSST = f"/v1/objects/{LSST_OBJECT}/lightcurve"
@@ -204,3 +214,26 @@ def test_bad_requests_are_problems(read, path, expected):
     assert got.headers["content-type"] == "application/problem+json"
     assert got.json()["type"] == f"urn:stampede:problem:{name}"
     assert got.json().get("parameter") == parameter
+
+
+def test_a_light_curve_that_was_sent_before_is_kept_until_its_rows_change() -> None:
+    objects = sample_store()
+    app = make_app(Settings(refresh_seconds=1000), objects)
+    kept, table = app.state.service.light_curves, app.state.service.lookup.detections.table
+    for read in serving(app):
+        read(LIGHT_CURVE)  # from now on its rows are in memory
+        first = read(LIGHT_CURVE)
+        size = kept.bytes
+        assert size > len(first.data)
+        again = read(LIGHT_CURVE)
+        assert (again.data, again.headers["etag"]) == (first.data, first.headers["etag"])
+        assert kept.bytes == size
+        others = [f"{LIGHT_CURVE}?{query}" for query in ("band=g", "format=csv", "magnitudes=1")]
+        bodies = {read(path).data for path in (LIGHT_CURVE, *others) for _ in range(2)}
+        assert len(bodies) == 1 + len(others)
+
+        new = pa.Table.from_pylist([point(ZTF_OBJECT, "ztf", 9, 59397.5)], DETECTION)
+        table.append(new, Coverage.of({("ztf", 0): [7]}))
+        table.refresh()
+        for _ in range(3):
+            assert times(read(LIGHT_CURVE)) == [59397.5, *times(first)]
