@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
+from functools import cache
 from itertools import chain, islice
 
 import pyarrow as pa
@@ -29,11 +30,16 @@ async def get_cone(request: Request) -> Response:
     """The objects around a position, the nearest first."""
     cone = wanted_cone(request)
     arcsec = cone.radius * sky.ARCSEC
-    made = writers({"ra": cone.centre.ra, "dec": cone.centre.dec, "radius": arcsec})
-    types = {name: make().media_type for name, make in made.items()}
-    format = parameters.wanted_format(request, types)
+    format = parameters.wanted_format(request, _media_types())
+    writer = writers({"ra": cone.centre.ra, "dec": cone.centre.dec, "radius": arcsec})[format]()
     found = nearest_first(service_of(request).lookup.positions, cone)
-    return await respond(request, found, made[format](), EXTENSIONS.get(format, format))
+    return await respond(request, found, writer, EXTENSIONS.get(format, format))
+
+
+@cache
+def _media_types() -> dict[str, str]:
+    """The media types of the formats: a writer says its own, and takes 0.1 ms to make."""
+    return {name: make().media_type for name, make in writers({}).items()}
 
 
 async def respond(

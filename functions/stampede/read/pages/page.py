@@ -6,7 +6,8 @@ The templates are in ``templates``; jinja2 escapes every value that comes from a
 import re
 from collections.abc import Collection, Sequence
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, lru_cache
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,6 +50,14 @@ def _environment() -> "Environment":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
+    @lru_cache(64)  # a table has 50 rows, of a few bands and kinds
+    def symbol(kind: str, band: str) -> Markup:
+        shape = Markup(mark(kind, band, 6, 6, 4.2))
+        return Markup(
+            '<svg class="symbol band-{}" viewBox="0 0 12 12" aria-hidden="true">'
+            '<g class="{}">{}</g></svg>'
+        ).format(band, kind, shape)
+
     here = Path(__file__).parent
     environment = Environment(
         loader=FileSystemLoader(here / "templates"),
@@ -62,6 +71,7 @@ def _environment() -> "Environment":
     environment.globals |= {
         "zip": zip,
         "mark": lambda kind, band: Markup(mark(kind, band, 6, 6, 4.2)),
+        "symbol": symbol,
         "static": address,
         "kinds": KINDS,
         "thumbnail_shape": SHAPE,
@@ -77,7 +87,7 @@ def page(template: str, **values: Any) -> str:
 
 def _number(value: float | None, form: str) -> str:
     """A number with a typographic minus sign; empty for null and NaN."""
-    if value is None or not np.isfinite(value):
+    if value is None or not isfinite(value):
         return ""
     return format(value, form).replace("-", "−")
 

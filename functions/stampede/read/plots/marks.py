@@ -4,6 +4,8 @@ A limit is a triangle. Of the other points each band has a shape of its own, so 
 told apart without their colours.
 """
 
+from functools import cache
+
 from stampede.lookup.points import PointKind
 
 # Corners of the marks of a band, right of and below its point, of the radius of a circle's area.
@@ -24,5 +26,11 @@ def mark(kind: str, band: str, x: float, y: float, radius: float, title: str = "
         radius *= 0.75
     if band not in SHAPES:
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}">{title}</circle>'
-    corners = (f"{x + radius * right:.1f} {y + radius * down:.1f}" for right, down in SHAPES[band])
+    corners = [f"{x + right:.1f} {y + down:.1f}" for right, down in _corners(band, radius)]
     return f'<path class="shape" d="M{"L".join(corners)}z">{title}</path>'
+
+
+@cache
+def _corners(band: str, radius: float) -> list[tuple[float, float]]:
+    """The corners of a shape of that radius; a page has up to four radii."""
+    return [(radius * right, radius * down) for right, down in SHAPES[band]]
