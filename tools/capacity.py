@@ -41,8 +41,8 @@ Figures = Mapping[str, float]
 HEAD = """# Plan capacity
 
 `python tools/capacity.py build/bench.json` computes this page from the figures that
-`stampede bench cost scrub merging` measured; do not edit it. They come from {cores} cores of {processor},
-{when}, load average {load}, and are in [plan-capacity.json](plan-capacity.json).
+`stampede bench cost scrub merging` measured; do not edit it. They come from {cores} cores of
+{processor}, {when}, load average {load}, and are in [plan-capacity.json](plan-capacity.json).
 Run both commands on your machine, and the page is about yours.
 
 - **Cores** are CPU seconds a second, in the mean. A core that is half as fast counts half.

@@ -35,6 +35,7 @@ def figures() -> dict[str, float]:
 def test_the_page_beside_the_figures_is_computed_from_them(tool) -> None:
     kept = json.loads(tool["FIGURES"].read_text())
     assert len(kept["figures"]) == len(kept["scrub"]["figures"]) == 3
+    assert len(kept["merging"]["figures"]) == 3
     assert tool["PAGE"].read_text() == tool["page"](kept), "run tools/capacity.py"
 
 
@@ -42,11 +43,11 @@ def test_pods_are_so_many_that_no_process_is_too_busy(tool, figures) -> None:
     slow, fast = tool["column"](figures, 300), tool["column"](figures, 3000)
     assert slow["`cutouts`: pods; cores"] == "1; 0.6"  # two processes, each busy 0.3 of the time
     assert fast["`cutouts`: pods; cores"] == "5; 6"  # 3 cores of workers, at 0.7
-    assert fast["source of `cutouts`: pods; cores"] == "3; 1.5"
+    assert fast["source: pods; cores"] == "5; 3"
     assert slow["Ceph: cores"] == "0.3"
-    assert fast["**Stampede: pods; cores**"] == f"**{2 * 3 + 6 * 5}; {2 * 1.5 + 8 * 3:.0f}**"
+    assert fast["**Stampede: pods; cores**"] == f"**{7 * 5}; {9 * 3}**"
     # Two processes in a pod of `cutouts` and of `lightcurves`, one in the others.
-    assert fast["**memory, GB**"] == f"**{number(0.1 * (2 * 3 + 2 * 2 * 5 + 4 * 5))}**"
+    assert fast["**memory, GB**"] == f"**{number(0.1 * (2 * 2 * 5 + 5 * 5))}**"
 
 
 def test_compaction_counts_as_often_as_in_a_large_table(tool, figures) -> None:
@@ -64,6 +65,20 @@ def test_bytes_of_a_night(tool, figures) -> None:
     found = tool["column"](figures, 1000)  # 36 million alerts in 10 hours
     assert found["**stored, GB a night**"] == "**1,440**"
     assert found["sent by the survey, GB a night"] == "6,120"
+
+
+def test_what_stays_when_packets_are_merged(tool, figures) -> None:
+    """Of 40 KB 20 are packets with 200 rows, of which 4 stay; measured with 100 rows."""
+    measured = {
+        "packets of 9 ZTF alerts, ten an object in a month, 190 history rows in the mean": {},
+        "packets of 9 LSST alerts, ten an object in a month, 100 history rows in the mean": {
+            **{"as stored": 10.0, "merged by month": 2.0, "both merges and their proofs": 1.0},
+            **{"both merges read": 20.0, "both merges write": 5.0},
+        },
+    }
+    subject = "a million LSST alerts of 9 KB, simulated, 200 history rows in the mean"
+    found = tool["merging_lines"](figures, tool["nearest"](measured, subject), 1000)
+    assert list(found.values()) == ["**864**", "2", "50"]
 
 
 def test_scrub_counts_by_what_is_stored(tool, figures) -> None:
@@ -96,7 +111,7 @@ def test_a_file_without_figures_of_cost_is_refused(tool, tmp_path) -> None:
     path.write_text(json.dumps({"figures": [{"benchmark": "decode"}]}))
     ended = subprocess.run([sys.executable, TOOL, path], capture_output=True, text=True)
     assert ended.returncode == 1
-    assert "no figures of `stampede bench cost`" in ended.stderr
+    assert "no figures of `stampede bench cost scrub merging`" in ended.stderr
     assert tool["FIGURES"].read_bytes() == before
 
 

@@ -1,7 +1,7 @@
 """What merged packets take, what merging costs, and what it costs to read one packet of them.
 
-Ten alerts of each object in a month: Rubin's and ZTF's fields get about so many. The packs of each
-night are merged, then those of the month, as `compact` does it. It runs in this process, with a
+Each object has about ten alerts in a month, one in a clear night. The packs of each night are
+merged, then those of the month, as `compact` does it. It runs in this process, with a
 store in memory: CPU times are those of all its threads.
 """
 
@@ -30,10 +30,9 @@ from stampede_bench.ingestion.decode import batch_decoder, views_of_one_buffer
 from stampede_bench.instruments.load import LONG_LSST_HISTORY, LSST_HISTORY
 from stampede_simulator.alert_bytes import SimulatedAlert
 from stampede_simulator.simulator import Fields, Mix, Simulator
-from stampede_simulator.sky import FIRST_NIGHT
+from stampede_simulator.sky import FIRST_NIGHT, MOST_NIGHTS
 
-ALERTS = 10  # of an object in a month
-NIGHTS = 20
+NIGHTS = 30  # of which half are clear
 VISITS_APART = 2  # batches of a night, at least
 BATCH = 200  # alerts in a pack at most
 LOADS = ("lsst", LSST_HISTORY), ("lsst", LONG_LSST_HISTORY), ("ztf", 60)
@@ -60,11 +59,12 @@ def measure(context: Context) -> Iterator[Figure]:
 
 
 def month(survey: str, rows: int, objects: int) -> dict[int, list[SimulatedAlert]]:
-    """An alert of each object of a field in ten nights, all in one window of merges."""
+    """An alert of each object of a field in each clear night of one window of merges."""
     lsst = survey == "lsst"
     fields = Fields.of_history(rows, objects) if lsst else Fields(objects)
     first = max(fields.first_night, rows // 2 if not lsst else 0)
     first += -(FIRST_NIGHT + first) % WINDOW  # where a window begins
+    first -= 0 if first + NIGHTS <= MOST_NIGHTS else WINDOW
     fields = replace(fields, first_night=first, nights=first + NIGHTS)
     mix = Mix(lsst_share=float(lsst), solar_system=0.0, null_cutouts=0.0)
     nights: dict[int, dict[str, SimulatedAlert]] = defaultdict(dict)
@@ -75,8 +75,7 @@ def month(survey: str, rows: int, objects: int) -> dict[int, list[SimulatedAlert
             break
         last = time_of_alert
         nights[int(last)].setdefault(alert.object_id, alert)
-    fullest = sorted(nights, key=lambda night: (-len(nights[night]), night))[:ALERTS]
-    return {night: list(nights[night].values()) for night in sorted(fullest)}
+    return {night: list(alerts.values()) for night, alerts in nights.items()}
 
 
 def one_month(survey: str, nights: dict[int, list[SimulatedAlert]]) -> Iterator[Figure]:
@@ -90,9 +89,9 @@ def one_month(survey: str, nights: dict[int, list[SimulatedAlert]]) -> Iterator[
             _store(objects, batch, offset)
             offset += len(batch)
     rows = np.mean([len(each.points) - 1 for alerts in nights.values() for each in alerts])
-    subject = (
-        f"packets of {offset:,} {survey.upper()} alerts, ten an object in a month, {rows:.0f} "
-    )
+    each = offset / len({one.object_id for alerts in nights.values() for one in alerts})
+    what = f"{offset:,} {survey.upper()} alerts, {each:.0f} an object in a month"
+    subject = f"packets of {what}, {rows:.0f} history rows in the mean"
     before, read_before = _stored(objects), _read(objects, ids)
     kilobytes = before.bytes / offset / 1e3
     yield Figure(subject, "as stored", kilobytes, "KB/alert")
