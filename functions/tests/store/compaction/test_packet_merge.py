@@ -209,7 +209,7 @@ def test_a_damaged_pack_is_left_alone() -> None:
     damaged = keys(objects)[1]
     data = bytearray(objects.get(damaged))
     data[5000] ^= 1
-    objects.put(damaged, data)
+    objects.put(damaged, bytes(data))
     [done] = merge_once(objects)
     assert done.merged == 3
     merge_once(objects)
