@@ -32,7 +32,9 @@ class ReadSettings(BaseSettings):
     """Settings: reading."""
 
     cache_bytes: int = Field(
-        256 * MIB, description="bytes of the index and of tails of cutouts that `read` caches"
+        256 * MIB,
+        description="bytes that `read` caches: of the index, of tails of cutouts, of light curves "
+        "as they were sent",
     )
     refresh_seconds: float = Field(2.0, description="age at which a listing of runs is renewed")
     stale_seconds: float = Field(
