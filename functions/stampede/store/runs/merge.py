@@ -83,6 +83,8 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 def _differ(column: pa.ChunkedArray, order: np.ndarray) -> np.ndarray:
     """Whether each value of `order` but the last differs in any bit from the next."""
+    if column.null_count == len(column):  # as the columns that only another survey has
+        return np.zeros(max(0, len(order) - 1), bool)
     values = one_array(column)
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.int8())
