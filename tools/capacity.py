@@ -62,13 +62,13 @@ Run both commands on your machine, and the page is about yours.
   while no other waits or is being stored is a batch of its own. Listings, and all that `read`,
   `reconcile` and deletions ask for, are not counted: they go by time, by readers and by nights.
 - **`scrub`** reads all that is stored every {days:.0f} days (`scrub_days`), whether alerts come or
-  not, and compares thumbnails with their images. Its lines are for each {nights} nights that are
-  kept. Of three copies it reads one, of 4+2 the four parts that have the data: the same bytes.
-  Ceph's own deep scrub is not counted. It is one process. The last line says how many nights that
-  can read within {days:.0f} days, if it is busy all the time and if it reads in {share:.0%} of the
-  time, as by default (`scrub_seconds`, `functions.scrub.schedule`). To keep more, make
-  `scrub_days` longer. Measured {scrub_when}, load average {scrub_load}: on a busy machine all takes
-  more CPU time.
+  not. Its lines are for each {nights} nights that are kept. Of three copies it reads one, of 4+2
+  the four parts that have the data: the same bytes. Ceph's own deep scrub is not counted. It is
+  one process. The last line says how many nights that can read within {days:.0f} days, if it is
+  busy all the time and if it reads in {share:.0%} of the time, as by default (`scrub_seconds`,
+  `functions.scrub.schedule`). A round that would end too late reads in twice that share. To keep
+  more, make `scrub_days` longer. Measured {scrub_when}, load average {scrub_load}: on a busy
+  machine all takes more CPU time.
 - **Packets are merged** by object, a night and a month later, where ten alerts of an object come in
   a month. The line of what is stored then counts what stays. Measured {merging_when}, load average
   {merging_load}. `compact` does it, in the time that `merge_seconds` gives.

@@ -95,7 +95,7 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
         ["settings.reconcile_seconds=301"],
         "functions.reconcile.timeoutSeconds is 600",
     ),
-    (["functions.scrub.settings.scrub_seconds=301"], "functions.scrub.timeoutSeconds is 600"),
+    (["functions.scrub.settings.scrub_seconds=201"], "functions.scrub.timeoutSeconds is 600"),
     (
         [f'sources={{"a": {{{SOURCE}}}}}', "functions.deadletters.enabled=false"],
         "functions.deadletters.enabled is false",

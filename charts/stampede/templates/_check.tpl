@@ -123,8 +123,8 @@
 {{- end -}}
 {{- $scrub := .Values.functions.scrub -}}
 {{- $seconds := $scrub.settings.scrub_seconds | default .Values.settings.scrub_seconds | default 120 -}}
-{{- if lt (float64 $scrub.timeoutSeconds) (mulf 2 (float64 $seconds)) -}}
-{{- fail (printf "functions.scrub.timeoutSeconds is %v: Knative would abort passes, which read for %v s and then check references" $scrub.timeoutSeconds $seconds) -}}
+{{- if lt (float64 $scrub.timeoutSeconds) (mulf 3 (float64 $seconds)) -}}
+{{- fail (printf "functions.scrub.timeoutSeconds is %v: Knative would abort passes, which read for %v s, twice as long in a round that is late, and then check references" $scrub.timeoutSeconds $seconds) -}}
 {{- end -}}
 {{- $reconcile := .Values.functions.reconcile -}}
 {{- $seconds := $reconcile.settings.reconcile_seconds | default .Values.settings.reconcile_seconds | default 300 -}}

@@ -315,11 +315,18 @@ PACKET = pa.schema(
     ]
 )
 
+_DRAWN_FROM = _column(
+    "drawn_from",
+    pa.uint32(),
+    "what it was drawn from: CRC-32 of the number of the drawing and of the CRC-32 of each cutout; "
+    "null in rows that were stored before the column was",
+)
 THUMBNAIL = pa.schema(
     [
         CUTOUT.field("alert_id"),
         *_OBJECT,
         *_TIME_AND_POSITION,
+        _DRAWN_FROM,
         _key("png", pa.binary(), "science, template and difference side by side, a grey PNG"),
     ]
 )
@@ -338,6 +345,7 @@ THUMBNAIL_LOCATION = pa.schema(
             True,
             {"doc": "how often it was drawn again because it was wrong; null if never"},
         ),
+        _DRAWN_FROM,
     ]
 )
 THUMBNAIL_KEY = ("alert_id", "survey")

@@ -1,6 +1,8 @@
 import gzip
 from collections import Counter
+from hashlib import sha256
 from io import BytesIO
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +14,26 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from stampede.alerts.columns import CUTOUT, KINDS, THUMBNAIL
+from stampede.alerts.surveys.survey import SkyAxes
 from stampede.config.settings import Settings
 from stampede.handlers.decoding import make_batch_decoder
 from stampede.images import fits
 from stampede.images.hdu import Hdu
 from stampede.images.png import BLANK, frame, greys, scaled
 from stampede.images.stretch import limits
-from stampede.images.thumbnail import GAP, LEVELS, PANEL, SHAPE, thumbnail, thumbnails
+from stampede.images.thumbnail import (
+    DRAWING,
+    GAP,
+    LEVELS,
+    PANEL,
+    SHAPE,
+    drawn_from,
+    thumbnail,
+    thumbnails,
+)
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import read_rows, write_pack
-from tests.support.alerts.fits_files import fits_file, fits_of, lsst, source, ztf
+from tests.support.alerts.fits_files import fits_file, fits_of, lsst, source, with_sky_axes, ztf
 from tests.support.alerts.made_alerts import REAL
 
 STEP = 255 / (LEVELS - 1)
@@ -120,6 +132,60 @@ def test_an_image_cut_off_by_the_edge_keeps_its_shape() -> None:
     assert np.abs(panel[:, 11:51] - astropys(image)).max() <= STEP / 2 + 1
     assert np.abs(panel[:, :11] - BLANK).max() <= STEP / 2
     assert np.abs(panel[:, 51:] - BLANK).max() <= STEP / 2
+
+
+def fixed(rows: int, columns: int, top: int = 1000) -> np.ndarray:
+    """An image that any machine makes alike."""
+    number = np.arange(rows * columns, dtype=np.int64)
+    return (number * number * 7919 % top).astype(np.float32).reshape(rows, columns)
+
+
+def fixed_inputs() -> list[tuple[list[bytes | None], str]]:
+    hole, spot = fixed(63, 63), fixed(63, 63, 90)
+    hole[10:20, 30:33] = np.nan
+    spot[40:44, 20:24] += 5000
+    axes = SkyAxes(0, 1, -1, 0), SkyAxes(0.8, 0.6, -0.6, 0.8)
+    turned = [with_sky_axes(lsst(spot), each) for each in axes]
+    return [
+        ([ztf(spot), ztf(hole), ztf(fixed(63, 40))], "ztf"),
+        ([lsst(fixed(30, 30)), lsst(fixed(102, 102)), lsst(fixed(41, 17))], "lsst"),
+        ([lsst(spot), *turned], "lsst"),
+        ([None, b"no FITS", ztf(np.zeros((63, 63), np.float32))], "ztf"),
+    ]
+
+
+PICTURES = {1: "0690b5918ab7090b"}
+
+
+def test_the_number_of_the_drawing_changes_with_the_pictures() -> None:
+    """If it fails, raise `DRAWING`, and note here what these inputs look like then."""
+    digest = sha256()
+    for files, survey in fixed_inputs():
+        picture = Image.open(BytesIO(thumbnail(files, survey).png))
+        digest.update(picture.tobytes())
+    assert {DRAWING: digest.hexdigest()[:16]} == PICTURES
+
+
+def test_a_row_says_what_it_was_drawn_from() -> None:
+    """By the files as sent, of rows and of packs, where files are cut in two."""
+    files = {kind: lsst(source(30, seed=n)) for n, kind in enumerate(KINDS)}
+    sent = [row(1, kind, file) | {"message_crc32": 1} for kind, file in files.items()]
+    sent += [row(2, kind, ztf(source(seed=9))) | {"message_crc32": 2} for kind in KINDS[1:]]
+    rows = pa.Table.from_pylist(sent, CUTOUT)
+    packed, _ = read_rows(write_pack(rows, Coverage()).data)
+    assert any(tail for tail in packed["tail"].to_pylist())
+    checksums = [[crc32(file) for file in files.values()], [None, *[crc32(sent[-1]["fits"])] * 2]]
+    expected = [drawn_from(each) for each in checksums]
+    for cutouts in (rows, packed):
+        assert thumbnails(cutouts).rows["drawn_from"].to_pylist() == expected
+
+
+def test_each_cutout_and_the_drawing_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    variants = [[1, 2, 3], [1, 2, 4], [2, 1, 3], [1, 2, 0], [1, 2, None], [None, 1, 2]]
+    found = {drawn_from(each) for each in variants}
+    monkeypatch.setattr("stampede.images.thumbnail.DRAWING", DRAWING + 1)
+    found |= {drawn_from(each) for each in variants}
+    assert len(found) == 2 * len(variants)
 
 
 BAD = {

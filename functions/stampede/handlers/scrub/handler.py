@@ -2,7 +2,8 @@
 
 A pass goes on where the last one ended (`store.integrity.scrub_state`). What it finds damaged or
 lost is restored from the other site at once, if there is one, and wrong thumbnails are drawn again.
-What is left is looked at again in each pass.
+What is left is looked at again in each pass. If the store has grown so far that the round would end
+too late, its passes take twice as long.
 """
 
 import time
@@ -25,6 +26,9 @@ from stampede.telemetry import scrub_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
+
+LATE = 2
+"""So many times as long reads a pass of a round that would end too late."""
 
 
 def scrub_sites(settings: Settings) -> None:
@@ -69,7 +73,8 @@ def _pass(settings: Settings, home: Objects, site: Site, seconds: float) -> None
     """
     now, interval = home.now(), timedelta(days=settings.scrub_days)
     state = _open_round(home, site.name, now, interval)
-    seen = _read(site, state, time.monotonic() + seconds)
+    late = _is_late(site.name, state, now, interval)
+    seen = _read(site, state, time.monotonic() + (LATE * seconds if late else seconds))
     left, failed = _repair(settings, site, seen, seconds)
     new = _advance(home, state, seen, left)
     scrub_state.save(home, site.name, new)
@@ -89,8 +94,22 @@ def _open_round(home: Objects, name: str, now: datetime, interval: timedelta) ->
     _show_age(name, state, now, interval)
     if state.due(now, interval):
         carried = tuple(key for key, _ in state.left)
-        state = replace(state, began=now, after="", done=False, unseen=carried)
+        state = replace(state, began=now, after="", done=False, unseen=carried, read=0)
     return state
+
+
+def _is_late(name: str, state: ScrubState, now: datetime, interval: timedelta) -> bool:
+    """Whether the round would take longer than the interval; if so, say it in the log."""
+    expected = state.expected(now)
+    if expected is None or expected <= interval:
+        return False
+    log.warning(
+        "round is late",
+        site=name,
+        expected_days=round(expected / timedelta(days=1), 1),
+        scrub_days=round(interval / timedelta(days=1), 1),
+    )
+    return True
 
 
 def _read(site: Site, state: ScrubState, deadline: float) -> _Seen:
@@ -128,6 +147,7 @@ def _repair(
 
 def _advance(home: Objects, state: ScrubState, seen: _Seen, left: list[Fault]) -> ScrubState:
     """The state of the round after a pass."""
+    read = state.read + seen.totals.bytes
     return replace(
         state,
         complete=home.now() if seen.ended else state.complete,
@@ -135,6 +155,8 @@ def _advance(home: Objects, state: ScrubState, seen: _Seen, left: list[Fault]) -
         done=state.done or seen.ended,
         left=tuple(sorted({fault.key: fault.why for fault in left}.items()))[:MOST_LEFT],
         unseen=tuple(sorted(seen.unseen)),
+        read=read,
+        size=read if seen.ended else state.size,
     )
 
 

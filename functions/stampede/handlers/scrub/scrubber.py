@@ -6,12 +6,14 @@ of a table of locations to the pack that it names. Memory does not grow with the
 """
 
 import math
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
@@ -22,13 +24,13 @@ from stampede.config.settings import Settings
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.handlers.scrub.dangling_rows import LOST, lost_packs
 from stampede.handlers.thumbnails.check import STALE, stale
-from stampede.store.integrity.orphans import agree, by_place, packs_instead
+from stampede.store.integrity.orphans import all_agree, packs_instead
 from stampede.store.integrity.referenced_packs import NamedPacks
-from stampede.store.integrity.verification import foreign, table_of, unreadable, verify
+from stampede.store.integrity.verification import SAMPLE, foreign, table_of, unreadable, verify
 from stampede.store.objects.object_store import ObjectInfo, Objects, find, gives_others
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.kinds import read_named, spec_of
-from stampede.store.packs.pack import Pack
+from stampede.store.packs.pack import Pack, read_rows
 from stampede.store.packs.pack_name import night_of
 from stampede.store.packs.retention import Retention
 from stampede.store.runs.schema import ALL_TABLES, CUTOUT_PACKS, THUMBNAILS, PackSpec
@@ -70,8 +72,7 @@ class Site:
     expired
         Whether an object of that key is past its retention.
     draw
-        Whether to compare thumbnails with what the cutouts show: half a second of CPU for each
-        thousand alerts.
+        Whether to compare thumbnails with what the cutouts show.
     alone
         Whether there is no other site that lost or damaged thumbnails are restored from.
     grace
@@ -238,35 +239,49 @@ class Scrub:
             verify(self._objects, info)
             return
         data, spec = self._objects.get(info.key), spec_of(info.key)
-        pack, coverage = read_named(data, info.key)
+        known: list[pa.Table] = []
+        pack, coverage = read_named(data, info.key, partial(self._claims, spec, known))
+        if random.random() < SAMPLE:
+            read_rows(data, info.key)
         try:
-            self._compare_rows(info, spec, pack, coverage)
+            self._compare_rows(info, spec, pack, coverage, known)
         except StoreDown as error:
             # The store gave the pack, so it is up. A run that it does not give is a fault of its
             # own; if the store has just gone down, the next object tells.
             log.warning("rows not compared", site=self._site.name, key=info.key, why=error.message)
 
     def _compare_rows(
-        self, info: ObjectInfo, spec: PackSpec, pack: Pack, coverage: Coverage
+        self,
+        info: ObjectInfo,
+        spec: PackSpec,
+        pack: Pack,
+        coverage: Coverage,
+        known: list[pa.Table],
     ) -> None:
-        """Hold the rows that point into a pack to its images."""
+        """Hold the rows that point into a pack to its images; `known` are those, if looked up."""
         table, locations = self._tables[spec.locations.name], pack.locations
-        rows = self._lookup(info, table, locations["alert_id"].unique().to_pylist())
-        images = by_place(locations, spec)
-        for place, row in by_place(rows.filter(pc.equal(rows["pack"], info.key)), spec).items():
-            if place not in images or not agree(images[place], row):
-                raise Damaged(f"{info.key}: a row of {spec.locations.name} points to other bytes")
+        rows = self._lookup(info, table, locations["alert_id"].unique().to_pylist(), known)
+        if not all_agree(locations, rows.filter(pc.equal(rows["pack"], info.key)), spec):
+            raise Damaged(f"{info.key}: a row of {spec.locations.name} points to other bytes")
         if self._site.expired(info.key):
             return
         if packs_instead(pack, spec, rows) and not coverage - table.coverage():
             self.orphans[info.key] = info
-        draw = self._site.draw and spec is CUTOUT_PACKS
-        if draw and stale(
-            pack.data, info.key, rows, self._tables[THUMBNAILS.name], self._site.alone
-        ):
+        thumbnails, site = self._tables[THUMBNAILS.name], self._site
+        if spec is CUTOUT_PACKS and stale(pack, rows, thumbnails, site.draw, site.alone):
             self._fault(info.key, STALE)
 
-    def _lookup(self, info: ObjectInfo, table: Table, ids: list[Any]) -> pa.Table:
+    def _claims(self, spec: PackSpec, known: list[pa.Table], ids: list[int]) -> pa.Table | None:
+        """The rows of the alerts of a pack, also put into `known`; None if they cannot be had."""
+        try:
+            known.append(self._tables[spec.locations.name].lookup(ids))
+        except StoreDown:  # `_compare_rows` tells
+            return None
+        return known[0]
+
+    def _lookup(
+        self, info: ObjectInfo, table: Table, ids: list[Any], known: list[pa.Table]
+    ) -> pa.Table:
         """The rows of the alerts of a pack. Raises `Damaged` if the table lacks any for too long.
 
         The run of a pack is written after it: the table may have been listed before that.
@@ -275,7 +290,7 @@ class Scrub:
         def lacking() -> bool:
             return not set(ids) <= set(rows["alert_id"].to_pylist())
 
-        rows = table.lookup(ids)
+        rows = known[0] if known else table.lookup(ids)
         if lacking() and info.modified >= self._listed[table.spec.name] - self._site.grace:
             self._refresh(table)
             rows = table.lookup(ids)

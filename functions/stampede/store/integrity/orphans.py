@@ -104,10 +104,28 @@ def by_place(rows: pa.Table, spec: PackSpec) -> dict[tuple[Any, ...], dict[str, 
     return {tuple(row[name] for name in names): row for row in rows.to_pylist()}
 
 
-def agree(image: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Whether a row locates an image as its pack does."""
-    # `mjd` may be NaN; a pack does not know how often its images were drawn.
-    return all(image[name] == row[name] for name in image.keys() - {"mjd", "redrawn"})
+# `mjd` may be NaN; a pack does not know how often its images were drawn; and another `drawn_from`
+# does no harm: then the thumbnail is drawn again and compared.
+_NOT_COMPARED = {"mjd", "redrawn", "drawn_from"}
+
+
+def all_agree(images: pa.Table, rows: pa.Table, spec: PackSpec) -> bool:
+    """Whether each of these rows locates an image as its pack does.
+
+    Parameters
+    ----------
+    images
+        `Pack.locations`.
+    rows
+        Rows of the table that point into the pack.
+    """
+    names = [name for name in spec.locations.schema.names if name not in _NOT_COMPARED]
+    by_key = [(name, "ascending") for name in spec.locations.key]
+    one, other = (each.select(names).sort_by(by_key) for each in (images, rows))
+    if one.equals(other):  # nearly always, and ten times as fast as what follows
+        return True
+    places, pointing = by_place(one, spec), by_place(other, spec)
+    return all(row == places.get(place) for place, row in pointing.items())
 
 
 class Verdict(Enum):
@@ -241,11 +259,7 @@ class Orphans:
         locations, digests = self._content(info, spec, small)
         pointing = rows.filter(pc.equal(rows["pack"], key))
         there = locations.filter(pc.is_in(locations["alert_id"], pointing["alert_id"].unique()))
-        images = by_place(there, spec)
-        if not all(
-            place in images and agree(images[place], row)
-            for place, row in by_place(pointing, spec).items()
-        ):
+        if not all_agree(there, pointing, spec):
             return set()
         return digests
 

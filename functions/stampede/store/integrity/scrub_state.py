@@ -41,10 +41,21 @@ class ScrubState:
     done: bool = False
     left: tuple[tuple[str, str], ...] = ()
     unseen: tuple[str, ...] = ()
+    read: int = 0
+    size: int = 0
 
     def due(self, now: datetime, interval: timedelta) -> bool:
         """Whether a new round is to begin: `interval` after the last one began."""
         return self.done and not self.began <= now < self.began + interval
+
+    def expected(self, now: datetime) -> timedelta | None:
+        """How long this round takes in all at its pace so far; None if that is not known.
+
+        That is if it has ended or only just begun, or if no round has ended before.
+        """
+        if self.done or not self.size or not self.read:
+            return None
+        return (now - self.began) * max(1.0, self.size / self.read)
 
 
 def load(objects: Objects, site: str) -> ScrubState | None:

@@ -10,4 +10,5 @@ __all__ = [
     "packets",
     "raw_alerts",
     "retention",
+    "stored_images",
 ]

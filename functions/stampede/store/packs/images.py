@@ -14,13 +14,10 @@ from isal import isal_zlib
 
 from stampede.alerts.arrays import viewed
 from stampede.alerts.columns import PACKED_CUTOUT, THUMBNAIL
-from stampede.errors import Damaged
 from stampede.images.fits_tail import split
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.decompression import Bytes, is_gzip
 from stampede.store.parquet import zstd
-from stampede.store.parquet.checksums import FileMetaData
-from stampede.store.parquet.thrift import read_struct
 from stampede.store.parquet.writer import (
     DATA_PAGE,
     DICTIONARY_PAGE,
@@ -31,15 +28,13 @@ from stampede.store.parquet.writer import (
     levels,
     plain,
 )
-from stampede.store.runs.merge import one_array
 
-_FITS, _TAIL, _PNG = (
+FITS, _TAIL, _PNG = (
     *(PACKED_CUTOUT.field(name) for name in ("fits", "tail")),
     THUMBNAIL.field("png"),
 )
 A = TypeVar("A")
-_MOST_PAGE = 1 << 30  # bytes of a page, decompressed
-_PREFIX = 4  # bytes of the length before each value
+PREFIX = 4  # bytes of the length before each value
 
 
 class Cutouts(NamedTuple):
@@ -90,7 +85,7 @@ def cutout_columns(cutouts: Cutouts) -> list[Column]:
     pages = []
     for heads in _by_page(cutouts.heads, cutouts.pages):
         sent = [head for head in heads if head is not None]
-        body = [levels([head is not None for head in heads], _FITS), *plain(sent)]
+        body = [levels([head is not None for head in heads], FITS), *plain(sent)]
         size = sum(map(len, body))
         gzipped = all(map(is_gzip, sent))
         frame = zstd.stored(body) if gzipped else [zstd.compress(b"".join(body))]
@@ -101,9 +96,31 @@ def cutout_columns(cutouts: Cutouts) -> list[Column]:
     dictionary = Page(DICTIONARY_PAGE, frames, sum(map(len, entries)), len(entries))
     nulls = sum(head is None for head in cutouts.heads)
     return [
-        Column(_FITS, pages, nulls=nulls),
+        Column(FITS, pages, nulls=nulls),
         Column(_TAIL, [dictionary, indices(_TAIL, cutouts.numbers)], nulls=nulls),
     ]
+
+
+class Layout(NamedTuple):
+    """The sizes of a pack's cutouts, row by row; that of a file which was not sent is 0.
+
+    Attributes
+    ----------
+    absent
+        Which files were not sent.
+    heads, tails
+        The bytes of each up to its tail, and of its tail.
+    numbers
+        Which of the distinct tails is its own.
+    pages
+        How many rows each page has.
+    """
+
+    absent: np.ndarray
+    heads: np.ndarray
+    tails: np.ndarray
+    numbers: np.ndarray
+    pages: Sequence[int]
 
 
 def cutout_places(
@@ -116,45 +133,56 @@ def cutout_places(
     pages, tails
         Where each page and each of the distinct tails lies in the pack.
     """
-    heads, number = cutouts.heads, pc.fill_null(cutouts.numbers, 0).to_numpy()
-    absent, sizes = _absent(heads), _sizes(heads)
-    tail_sizes = _sizes(cutouts.tails or [b""])[number]
-    no_tail = absent | (tail_sizes == 0)
+    heads, numbers = cutouts.heads, pc.fill_null(cutouts.numbers, 0).to_numpy()
+    absent = absent_of(heads)
+    tail_sizes = np.where(absent, 0, sizes_of(cutouts.tails or [b""])[numbers])
     checksums = [0 if head is None else isal_zlib.crc32(head) for head in heads]
-    for row in np.flatnonzero(~no_tail).tolist():
-        checksums[row] = isal_zlib.crc32(cutouts.tails[number[row]], checksums[row])
-    page = np.repeat(_ranges(pages), np.array(cutouts.pages, np.int64), axis=0)
-    tail = _ranges(tails or [Range(0, 0)])[number]
+    for row in np.flatnonzero(tail_sizes).tolist():
+        checksums[row] = isal_zlib.crc32(cutouts.tails[numbers[row]], checksums[row])
+    layout = Layout(absent, sizes_of(heads), tail_sizes, numbers, cutouts.pages)
+    return places_of(layout, pages, tails, np.array(checksums, np.int64))
+
+
+def places_of(
+    layout: Layout, pages: Sequence[Range], tails: Sequence[Range], checksums: np.ndarray
+) -> dict[str, pa.Array]:
+    """The same from the sizes and the CRC-32 of the files."""
+    absent, no_tail = layout.absent, layout.tails == 0
+    page = np.repeat(_ranges(pages), np.array(layout.pages, np.int64), axis=0)
+    tail = _ranges(tails or [Range(0, 0)])[layout.numbers]
     return {
         "page_offset": pa.array(page[:, 0], mask=absent),
         "page_length": pa.array(page[:, 1], mask=absent),
-        "start": pa.array(_starts(cutouts), mask=absent),
-        "length": pa.array(sizes + tail_sizes, mask=absent),
+        "start": pa.array(_starts(layout), mask=absent),
+        "length": pa.array(layout.heads + layout.tails, mask=absent),
         "tail_offset": pa.array(tail[:, 0], mask=no_tail),
         "tail_length": pa.array(tail[:, 1], mask=no_tail),
-        "crc32": pa.array(np.array(checksums, np.int64), mask=absent),
+        "crc32": pa.array(checksums, mask=absent),
     }
 
 
-def _starts(cutouts: Cutouts) -> np.ndarray:
+def _starts(layout: Layout) -> np.ndarray:
     """Where each head begins in its page, decompressed; of a null where the next one does."""
-    absent = _absent(cutouts.heads)
-    stored = np.where(absent, 0, _sizes(cutouts.heads) + _PREFIX)
+    stored = np.where(layout.absent, 0, layout.heads + PREFIX)
     before = np.cumsum(stored) - stored
-    # Of a page it only matters how many rows it has.
-    known = {rows: len(levels([True] * rows, _FITS)) + _PREFIX for rows in {*cutouts.pages}}
-    counts = np.array(cutouts.pages, np.int64)
-    starts = np.array([known[rows] for rows in cutouts.pages], np.int64)
+    counts = np.array(layout.pages, np.int64)
+    starts = levels_sizes(layout.pages) + PREFIX
     begins: np.ndarray = before + np.repeat(starts - before[np.cumsum(counts) - counts], counts)
     return begins
 
 
-def _absent(values: Sequence[memoryview | None]) -> np.ndarray:
+def levels_sizes(pages: Sequence[int]) -> np.ndarray:
+    """How many bytes say which values are null, in pages of so many rows."""
+    known = {rows: len(levels([True] * rows, FITS)) for rows in {*pages}}
+    return np.array([known[rows] for rows in pages], np.int64)
+
+
+def absent_of(values: Sequence[memoryview | None]) -> np.ndarray:
     """Which values are None."""
     return np.array([value is None for value in values], bool)
 
 
-def _sizes(values: Sequence[Bytes | None]) -> np.ndarray:
+def sizes_of(values: Sequence[Bytes | None]) -> np.ndarray:
     """The length of each; 0 of None."""
     return np.array([0 if value is None else len(value) for value in values], np.int64)
 
@@ -171,48 +199,6 @@ def tail_frames(body: memoryview, offset: int) -> list[Range]:
     ]
 
 
-def stored_cutouts(
-    rows: pa.Table, file: FileMetaData, data: memoryview
-) -> tuple[Cutouts, list[Range], list[Range]]:
-    """The cutouts of a pack from its bytes, and where their pages and their tails lie.
-
-    Parameters
-    ----------
-    rows
-        `PACKED_CUTOUT`, where `tail` is a dictionary.
-
-    Raises
-    ------
-    Damaged, ValueError, IndexError
-        The bytes are not those of a pack.
-    """
-    heads = viewed(one_array(rows["fits"]))
-    tail = rows["tail"].combine_chunks()
-    tail = tail.chunk(0) if isinstance(tail, pa.ChunkedArray) else tail
-    pages, sizes = [], []
-    for kind, values, body in _pages(file, "fits", data):
-        if kind == DATA_PAGE:
-            pages.append(body)
-            sizes.append(values)
-    entries = [view for view in viewed(tail.dictionary) if view is not None]
-    cutouts = Cutouts(heads, entries, tail.indices, sizes)
-    if (~_absent(heads) & tail.is_null().to_numpy(zero_copy_only=False)).any():
-        raise Damaged("an image has no number of its tail")
-    starts = _by_page(_starts(cutouts).tolist(), sizes)
-    for page, some, begin in zip(pages, _by_page(heads, sizes), starts, strict=True):
-        content = memoryview(zstd.decompress(data[page.offset :][: page.length], _MOST_PAGE))
-        for head, start in zip(some, begin, strict=True):
-            if head is not None and not _equal(content[start : start + len(head)], head):
-                raise Damaged("an image does not lie where the format says")
-    tails = [
-        frame
-        for kind, _, body in _pages(file, "tail", data)
-        if kind == DICTIONARY_PAGE
-        for frame in tail_frames(data[body.offset :][: body.length], body.offset)
-    ]
-    return cutouts, pages, tails
-
-
 def image_column(images: pa.Array) -> Column:
     """A column of images, one after the other in one page that is not compressed."""
     body = plain(image for image in viewed(images) if image is not None)
@@ -223,7 +209,7 @@ def image_column(images: pa.Array) -> Column:
 def image_places(images: pa.Array, offset: int, data: memoryview) -> dict[str, pa.Array]:
     """Columns of `THUMBNAIL_LOCATION`, from `offset` on; the images' page is at `offset`."""
     sizes = pc.binary_length(images).to_pylist()
-    offsets = offset + np.cumsum(np.array(sizes, np.int64) + _PREFIX) - sizes
+    offsets = offset + np.cumsum(np.array(sizes, np.int64) + PREFIX) - sizes
     ranges = zip(offsets.tolist(), sizes, strict=True)
     checksums = [isal_zlib.crc32(data[start : start + size]) for start, size in ranges]
     return {
@@ -231,25 +217,6 @@ def image_places(images: pa.Array, offset: int, data: memoryview) -> dict[str, p
         "length": pa.array(sizes, pa.int32()),
         "crc32": pa.array(checksums, pa.uint32()),
     }
-
-
-def stored_images(file: FileMetaData, data: memoryview) -> int:
-    """Where the page of a pack's images begins."""
-    return next((body.offset for _, _, body in _pages(file, "png", data)), 0)
-
-
-def _pages(file: FileMetaData, name: str, data: memoryview) -> Iterator[tuple[int, int, Range]]:
-    """The pages of a column: type, number of values, and where the body lies."""
-    if not file.num_row_groups:
-        return
-    column = file.row_group(0).column(file.schema.names.index(name))
-    at = column.dictionary_page_offset or column.data_page_offset
-    end = at + column.total_compressed_size
-    while at < end:
-        header, at = read_struct(data, at)
-        described = header[7 if header[1] == DICTIONARY_PAGE else 5]
-        yield header[1], described[1], Range(at, header[3])
-        at += header[3]
 
 
 def _by_page(values: Sequence[A], pages: Sequence[int]) -> Iterator[Sequence[A]]:

@@ -2,7 +2,7 @@
 
 from stampede.errors import Damaged
 from stampede.store.offsets.coverage import Coverage
-from stampede.store.packs.pack import Pack, read_pack
+from stampede.store.packs.pack import Pack, TableRows, read_pack
 from stampede.store.packs.pack_name import night_of
 from stampede.store.packs.packets import read_packets
 from stampede.store.runs.schema import PACK_SPECS, PACKET_PACKS, PackSpec
@@ -15,13 +15,18 @@ def spec_of(key: str) -> PackSpec:
     return PACK_SPECS[key.partition("/")[0]]
 
 
-def read_named(data: bytes | memoryview, key: str) -> tuple[Pack, Coverage]:
-    """The pack of that key, of any kind, as it was written. Raises `Damaged` if it is not that."""
+def read_named(
+    data: bytes | memoryview, key: str, table_rows: TableRows | None = None
+) -> tuple[Pack, Coverage]:
+    """The pack of that key, of any kind, as it was written.
+
+    `table_rows` as for `read_pack`. Raises `Damaged` if it is not that.
+    """
     spec = spec_of(key)
     if spec is PACKET_PACKS:
         pack, coverage = read_packets(data, key)
     else:
-        pack, coverage = read_pack(data, spec, key)
+        pack, coverage = read_pack(data, spec, key, table_rows)
     if pack.key != key:
         raise Damaged(f"{key} does not hold the pack of that name: that is {pack.key}")
     return pack, coverage

@@ -4,9 +4,9 @@ A ranged GET fetches the cutouts of an alert, another their tail: see `pack_imag
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +20,14 @@ from stampede.store.packs.images import (
     cutout_places,
     image_column,
     image_places,
-    stored_cutouts,
-    stored_images,
     tail_frames,
 )
 from stampede.store.packs.pack_name import PackName, night_of
+from stampede.store.packs.stored_images import claimed_places, stored_cutouts, stored_images
 from stampede.store.parquet.checksums import (
     PARQUET_ERRORS,
     PLACEHOLDER,
     FileMetaData,
-    ParquetFile,
     open_file,
     read_file,
     seal,
@@ -37,13 +35,16 @@ from stampede.store.parquet.checksums import (
 from stampede.store.parquet.writer import Range, small, write
 from stampede.store.programmes.keys import programids_of
 from stampede.store.runs.merge import is_sorted, one_array, sort_unique
-from stampede.store.runs.run_name import digest
+from stampede.store.runs.run_name import name_of
 from stampede.store.runs.schema import CUTOUT_PACKS, PackSpec
 
 # Threads that pack at once would pass the lock of Python to and fro at each of 1,800 checksums.
 # Then a pack of 900 gzipped stamps takes 39 ms of CPU and 1,160 changes of thread (four threads),
 # or 34 and 280 (two). In turn it takes 23 and 30. SHA-256, 9 of the 23, runs beside.
 _WRITING = threading.Lock()
+
+
+TableRows: TypeAlias = Callable[[list[int]], pa.Table | None]
 
 
 class Pack(NamedTuple):
@@ -72,14 +73,20 @@ def is_past(night: int, days: int | None, now_mjd: float) -> bool:
 
 def is_whole(key: str, data: bytes | memoryview | pa.Buffer) -> bool:
     """Whether the bytes of a pack have the digest in its name."""
+    return _is_named(key, sha256(data).hexdigest())
+
+
+def _is_named(key: str, whole: str) -> bool:
     name = PackName.parse(key)
-    return name is not None and name.digest == digest(data)
+    return name is not None and name.digest == name_of(whole)
 
 
-def check_digest(key: str, data: bytes | memoryview | pa.Buffer) -> None:
-    """Raise `Damaged` if the bytes of a pack do not have the digest in its name."""
-    if not is_whole(key, data):
+def check_digest(key: str, data: bytes | memoryview | pa.Buffer) -> str:
+    """The SHA-256 of a pack. Raises `Damaged` if its bytes do not have the digest in its name."""
+    whole = sha256(data).hexdigest()
+    if not _is_named(key, whole):
         raise Damaged(f"{key} is damaged: its bytes do not have the digest in its name")
+    return whole
 
 
 def write_pack(
@@ -100,7 +107,7 @@ def write_pack(
     """
     with _WRITING:
         rows, data, places = _written(rows, coverage, spec)
-    return _pack(rows, data, places, spec, programids)
+    return _pack(rows, data, sha256(data).hexdigest(), places, spec, programids)
 
 
 def read_rows(
@@ -112,24 +119,67 @@ def read_rows(
 
     Raises `Damaged`, also if `key` is given and its digest is not that of `data`.
     """
+    if key is not None:
+        check_digest(key, data)
     return _read(data, key)[:2]
 
 
+def read_small_columns(
+    data: bytes | memoryview | pa.Buffer, image: str, key: str | None = None
+) -> tuple[pa.Table, Coverage, str]:
+    """As `read_rows`, without the column of images or packets; and the SHA-256 of the pack.
+
+    The digest alone proves that column.
+    """
+    whole = sha256(data).hexdigest() if key is None else check_digest(key, data)
+    rows, coverage, _ = _read(data, key, image)
+    return rows, coverage, whole
+
+
 def read_pack(
-    data: bytes | memoryview | pa.Buffer, spec: PackSpec = CUTOUT_PACKS, key: str | None = None
+    data: bytes | memoryview | pa.Buffer,
+    spec: PackSpec = CUTOUT_PACKS,
+    key: str | None = None,
+    table_rows: TableRows | None = None,
 ) -> tuple[Pack, Coverage]:
-    """A pack as `write_pack` returned it, from its bytes alone. Raises `Damaged` as `read_rows`."""
-    rows, coverage, file = _read(data, key)
+    """A pack as `write_pack` returned it, from its bytes alone.
+
+    Parameters
+    ----------
+    table_rows
+        Given the alert ids of a pack of cutouts, the rows of its table; None if it has none. If
+        they fit the pages, no page is decompressed, and the CRC-32 of files are those of the table.
+
+    Raises `Damaged` as `read_rows`, and what `table_rows` raises.
+    """
+    whole = sha256(data).hexdigest() if key is None else check_digest(key, data)
+    rows, coverage, file = _read(data, key, spec.image if spec is CUTOUT_PACKS else "")
     view = memoryview(data).cast("B")
     try:
         if spec is CUTOUT_PACKS:
-            places = cutout_places(*stored_cutouts(rows, file, view))
+            places = _claimed(rows, file, view, key, table_rows) if key and table_rows else None
+            places = places or cutout_places(*stored_cutouts(rows, file, view))
         else:
             images = one_array(rows[spec.image])
             places = image_places(images, stored_images(file, view), view)
-        return _pack(rows, pa.py_buffer(data), places, spec, programids_of(key or "")), coverage
+        programids = programids_of(key or "")
+        return _pack(rows, pa.py_buffer(data), whole, places, spec, programids), coverage
     except PARQUET_ERRORS as error:
         raise Damaged(f"{key or 'the pack'} does not have the rows of a pack: {error}") from None
+
+
+def _claimed(
+    rows: pa.Table, file: FileMetaData, view: memoryview, key: str, table_rows: TableRows
+) -> dict[str, pa.Array] | None:
+    """Where cutouts lie as the table says; None if it does not say it of each, or not rightly."""
+    claims = table_rows(rows["alert_id"].unique().to_pylist())
+    if claims is None:
+        return None
+    here = pc.or_kleene(pc.is_null(claims["pack"]), pc.equal(claims["pack"], key))
+    names = [name for name in CUTOUT_PACKS.rows.key if name in rows.column_names]
+    claims = claims.filter(here).sort_by([(name, "ascending") for name in names])
+    same = all(one_array(claims[name]).equals(one_array(rows[name])) for name in names)
+    return claimed_places(rows, claims, file, view) if same else None
 
 
 def _written(
@@ -156,22 +206,6 @@ def _written(
     return rows, data, cutout_places(cutouts, pages, tail_places)
 
 
-def open_pack(
-    data: bytes | memoryview | pa.Buffer, key: str | None = None
-) -> tuple[ParquetFile, Coverage]:
-    """The file of a pack, and the coverage in its footer; pages are verified when they are read.
-
-    Raises `Damaged`, also if `key` is given and its digest is not that of `data`.
-    """
-    name = key or "the pack"
-    if key is not None:
-        check_digest(key, data)
-    file = open_file(name, data)
-    if "tail" in file.schema.names:
-        file = open_file(name, data, read_dictionary=["tail"])
-    return file, coverage_in(name, file.metadata)
-
-
 def coverage_in(name: str, metadata: FileMetaData) -> Coverage:
     """The coverage in the footer of a pack. Raises `Damaged`, which has its `name`."""
     try:
@@ -181,30 +215,37 @@ def coverage_in(name: str, metadata: FileMetaData) -> Coverage:
 
 
 def _read(
-    data: bytes | memoryview | pa.Buffer, key: str | None
+    data: bytes | memoryview | pa.Buffer, key: str | None, without: str = ""
 ) -> tuple[pa.Table, Coverage, FileMetaData]:
-    file, coverage = open_pack(data, key)
-    return read_file(key or "the pack", file), coverage, file.metadata
+    """The rows of a pack without one column, the coverage and the footer; no digest is compared."""
+    name = key or "the pack"
+    file = open_file(name, data)
+    if "tail" in file.schema.names:
+        file = open_file(name, data, read_dictionary=["tail"])
+    columns = [column for column in file.schema.names if column != without]
+    coverage = coverage_in(name, file.metadata)
+    return read_file(name, file, columns), coverage, file.metadata
 
 
 def _pack(
     rows: pa.Table,
     data: pa.Buffer,
+    whole: str,
     places: dict[str, pa.Array],
     spec: PackSpec,
     programids: Iterable[int],
 ) -> Pack:
+    """A pack of these rows, whose bytes have the SHA-256 `whole`."""
     mjd = rows["mjd"].to_numpy()
     night = int(mjd.max()) if len(mjd) else 0
-    whole = sha256(data).hexdigest()
     key = PackName.make(spec.prefix, night, whole, programids).key
     schema = spec.locations.schema
     absent = places["length"].is_null()
     columns = {**places, "pack": pc.if_else(absent, None, pa.repeat(key, rows.num_rows))}
     if "redrawn" in schema.names:
         columns["redrawn"] = pa.nulls(rows.num_rows, pa.int32())
-    if "message_crc32" in schema.names and "message_crc32" not in rows.column_names:
-        columns["message_crc32"] = pa.nulls(rows.num_rows, pa.uint32())  # an earlier pack
+    for name in {"message_crc32", "drawn_from"} & {*schema.names} - {*rows.column_names}:
+        columns[name] = pa.nulls(rows.num_rows, pa.uint32())  # an earlier pack
     located = [columns[name] if name in columns else rows[name] for name in schema.names]
     locations = pa.table(located, schema.names).cast(schema)
     return Pack(key, data, locations, whole)

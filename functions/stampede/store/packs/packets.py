@@ -18,10 +18,10 @@ from stampede.errors import Damaged
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.decompression import Bytes
 from stampede.store.offsets.coverage import COVERAGE, Coverage
-from stampede.store.packs.pack import Pack, open_pack
+from stampede.store.packs.pack import Pack, read_small_columns
 from stampede.store.packs.pack_name import Merged, PackName
 from stampede.store.parquet import zstd
-from stampede.store.parquet.checksums import PARQUET_ERRORS, PLACEHOLDER, read_file, seal
+from stampede.store.parquet.checksums import PARQUET_ERRORS, PLACEHOLDER, seal
 from stampede.store.parquet.pages import pages, values
 from stampede.store.parquet.writer import DATA_PAGE, Column, Page, small, write
 from stampede.store.programmes.keys import programids_of
@@ -127,7 +127,8 @@ def pack_of(
         for field in PACKET_PACKS.rows.schema
     ]
     file = write(columns, rows.num_rows, PLACEHOLDER | {COVERAGE.decode(): coverage.to_json()})
-    return _pack(rows, seal(file.data), programids, merged)
+    data = seal(file.data)
+    return _pack(rows, data, sha256(data).hexdigest(), programids, merged)
 
 
 def hashes_of(object_ids: pa.Array | pa.ChunkedArray) -> np.ndarray:
@@ -162,22 +163,20 @@ def read_packets(data: bytes | memoryview | pa.Buffer, key: str) -> tuple[Pack, 
 
     No packet is decompressed: the digest in the key proves every byte.
     """
-    file, coverage = open_pack(data, key)
+    rows, coverage, whole = read_small_columns(data, PACKET_PACKS.image, key)
     name = PackName.parse(key)
+    merged = name.merged if name else None
     try:
-        names = [each for each in SMALL if each in file.schema_arrow.names]
-        rows = small_columns(read_file(key, file, names))
-        merged = name.merged if name else None
-        return _pack(rows, pa.py_buffer(data), programids_of(key), merged), coverage
+        rows = small_columns(rows)
+        return _pack(rows, pa.py_buffer(data), whole, programids_of(key), merged), coverage
     except PARQUET_ERRORS as error:
         raise Damaged(f"{key} does not have the rows of packets: {error}") from None
 
 
 def row_pages(data: bytes | memoryview | pa.Buffer, key: str) -> Iterator[pa.Table]:
     """The rows of a pack with their packets, a page at a time. Raises `Damaged`."""
-    file, _ = open_pack(data, key)
-    names = [each for each in SMALL if each in file.schema_arrow.names]
-    rows, view, begin = small_columns(read_file(key, file, names)), memoryview(data).cast("B"), 0
+    rows = small_columns(read_small_columns(data, PACKET_PACKS.image, key)[0])
+    view, begin = memoryview(data).cast("B"), 0
     field = PACKET_PACKS.rows.schema.field(PACKET_PACKS.image)
     for page in pages(pa.py_buffer(data), PACKET_PACKS.image):
         packets = values(view[page.offset :][: page.length])
@@ -201,10 +200,10 @@ def small_columns(rows: pa.Table) -> pa.Table:
 
 
 def _pack(
-    rows: pa.Table, data: pa.Buffer, programids: Iterable[int], merged: Merged | None
+    rows: pa.Table, data: pa.Buffer, whole: str, programids: Iterable[int], merged: Merged | None
 ) -> Pack:
+    """A pack of these rows, whose bytes have the SHA-256 `whole`."""
     mjd = rows["mjd"].to_numpy()
-    whole = sha256(data).hexdigest()
     night = int(np.floor(mjd.max())) if len(mjd) else 0
     key = PackName.make(PACKET_PACKS.prefix, night, whole, programids, merged).key
     found = pages(data, PACKET_PACKS.image)

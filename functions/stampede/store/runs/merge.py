@@ -37,11 +37,18 @@ def sort_unique(rows: pa.Table, spec: TableSpec) -> pa.Table:
 
 def is_sorted(rows: pa.Table, spec: TableSpec) -> bool:
     """Whether `rows` are in the order of the key, one per key."""
-    if rows.num_rows < 2:
-        return True
-    codes = _key_codes(rows.combine_chunks(), spec.key)
-    repeats = np.logical_and.reduce([code[1:] == code[:-1] for code in codes])
-    return not _unsorted(codes) and not repeats.any()
+    undecided = np.ones(max(0, rows.num_rows - 1), bool)
+    for name in spec.key:
+        if not undecided.any():
+            return True
+        column = one_array(rows[name])
+        if column.null_count:
+            column = pc.fill_null(column.cast(pa.int64()), _NULL)
+        before, after = column.slice(0, len(column) - 1), column.slice(1)
+        if (undecided & pc.greater(before, after).to_numpy(zero_copy_only=False)).any():
+            return False
+        undecided &= pc.equal(before, after).to_numpy(zero_copy_only=False)
+    return not undecided.any()
 
 
 def _winners(rows: pa.Table, spec: TableSpec, order: np.ndarray, repeats: np.ndarray) -> np.ndarray:

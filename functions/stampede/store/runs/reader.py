@@ -281,15 +281,17 @@ class RunFile:
                 first, last = self.index.extent(group)
                 yield group, data[first - start : last - start]
 
-    def decode(self, group: int, block: bytes) -> pa.Table:
-        """The rows of a row group from its bytes. Raises `Damaged`."""
+    def decode(self, group: int, block: bytes, key_only: bool = False) -> pa.Table:
+        """The rows of a row group from its bytes, or their key alone. Raises `Damaged`."""
         source = MemoryRange(block, self.index.extent(group)[0], self.run.object.size)
         metadata, number = self.index.metadata_of(group)
+        columns = self._spec.key if key_only else None
         with _parquet(self.run.key):
-            rows = open_verified(source, metadata).read_row_group(number, use_threads=False)
+            file = open_verified(source, metadata)
+            rows = file.read_row_group(number, columns, use_threads=False)
             if rows.num_rows != self.index.rows_of(group):
                 raise Damaged(f"{self.run.key} does not have the rows that its footer says")
-        return with_columns(rows, self._spec, self.run.key)
+        return rows if key_only else with_columns(rows, self._spec, self.run.key)
 
 
 def _cached(what: int | str, run: RunInfo, section: int | None = None) -> tuple[Any, ...]:

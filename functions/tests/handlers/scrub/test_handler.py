@@ -164,6 +164,35 @@ def test_the_next_round_begins_after_the_interval(
     assert not state(monthly).done
 
 
+def test_a_round_that_would_take_too_long_has_longer_passes(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the last round read tells how long this one takes."""
+    given: list[float] = []
+    read_on, real = scrub.Scrub.read_on, DirectoryObjects.now
+
+    def noted(self: scrub.Scrub, after: str, deadline: float) -> tuple[scrub.Totals, str | None]:
+        given.append(deadline - time.monotonic())
+        return read_on(self, after, min(deadline, time.monotonic()))
+
+    monkeypatch.setattr(scrub.Scrub, "read_on", noted)
+    monthly = settings.model_copy(update={"scrub_days": 30, "scrub_seconds": 100})
+    passes = a_round(monthly)
+    assert given == [pytest.approx(100, abs=20)] * passes  # of the first round nothing is known
+    first = state(monthly)
+    assert first.size == first.read > 0
+    days = 30.0
+    monkeypatch.setattr(DirectoryObjects, "now", lambda self: real(self) + timedelta(days=days))
+    given.clear()
+    scrub_sites(monthly)
+    days += 0.1
+    scrub_sites(monthly)
+    days += 30
+    scrub_sites(monthly)
+    assert given == [pytest.approx(seconds, abs=20) for seconds in (100, 100, 200)]
+    assert 0 < state(monthly).read < state(monthly).size == first.size
+
+
 @pytest.mark.parametrize("prefix", ["packs/", "tables/detections/0001", "tables/cutouts/0000"])
 def test_damage_is_counted_until_it_is_gone(settings: Settings, prefix: str) -> None:
     objects = open_objects(settings)

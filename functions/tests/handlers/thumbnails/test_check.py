@@ -13,16 +13,17 @@ from stampede.handlers.compact import compact_tables
 from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.handlers.scrub.deep_audit import deep_audit
 from stampede.handlers.scrub.handler import scrub_sites
+from stampede.handlers.thumbnails import check
 from stampede.handlers.thumbnails.check import STALE
 from stampede.handlers.thumbnails.handler import Thumbnails
 from stampede.images.orientation import NO_TURN
-from stampede.images.thumbnail import thumbnail
+from stampede.images.thumbnail import DRAWING, Thumbnail, thumbnail, thumbnails
 from stampede.read.app import make_app
 from stampede.store.integrity import scrub_state
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects, open_replica
-from stampede.store.packs.pack import Pack, write_pack
+from stampede.store.packs.pack import Pack, read_rows, write_pack
 from stampede.store.runs.schema import CUTOUTS, THUMBNAIL_PACKS, THUMBNAILS
 from stampede.store.tables.table import Table
 from tests.support.alerts.fits_files import source, ztf
@@ -112,11 +113,112 @@ def test_thumbnails_that_an_earlier_version_drew_are_turned_north_up(
     pack = stored(open_objects(settings))
     with monkeypatch.context() as earlier:
         earlier.setattr("stampede.images.thumbnail.turn_of", lambda axes: NO_TURN)
+        earlier.setattr("stampede.images.thumbnail.DRAWING", DRAWING - 1)
         Thumbnails(settings).make(pack.key)
     as_sent = {alert: thumbnail(files_of(alert)).png for alert in ALERTS}
     assert served(settings) == as_sent != GOOD
     scrub_sites(settings)
     assert served(settings) == GOOD
+
+
+def draw_with_bad_memory(settings: Settings) -> None:
+    """Store the thumbnails of a pack, one of another picture, with the right number."""
+    objects = open_objects(settings)
+    key = stored(objects).key
+    Thumbnails(settings).make(key)
+    right = {
+        row["alert_id"]: row["drawn_from"]
+        for row in Table(objects, THUMBNAILS).lookup(ALERTS).to_pylist()
+    }
+    for info in [*objects.list("thumbnails/"), *objects.list("tables/thumbnails/")]:
+        objects.delete(info.key)
+    rows, coverage = read_rows(pack_of(damaged=True).data)
+    drawn = thumbnails(rows).rows
+    numbers = pa.array([right[alert] for alert in drawn["alert_id"].to_pylist()], pa.uint32())
+    at = drawn.schema.get_field_index("drawn_from")
+    bad = write_pack(
+        drawn.set_column(at, drawn.schema.field(at), numbers), coverage, THUMBNAIL_PACKS
+    )
+    objects.put(bad.key, bad.data)
+    Table(objects, THUMBNAILS).append(bad.locations, coverage)
+
+
+def test_what_bad_memory_drew_is_found_by_the_sample(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw_with_bad_memory(settings)
+    assert served(settings)[3] != GOOD[3]
+    monkeypatch.setattr(check, "SAMPLE", 0.0)
+    assert deep_audit(settings, ["store"]).faults == []
+    monkeypatch.setattr(check, "SAMPLE", 0.3)  # of six alerts one has another picture
+    rounds = 0
+    while served(settings) != GOOD:
+        assert deep_audit(settings, ["store"], repair=True).left == []
+        rounds += 1
+        assert rounds < 60  # 0.7^60: once in 2e9 runs
+
+
+def drawn_again(settings: Settings, monkeypatch: pytest.MonkeyPatch, sample: float) -> int:
+    """How many thumbnails an audit draws."""
+    drawn = []
+
+    def counted(files: list[bytes | None], survey: str) -> Thumbnail:
+        drawn.append(files)
+        return thumbnail(files, survey)
+
+    with monkeypatch.context() as counting:
+        counting.setattr(check, "SAMPLE", sample)
+        counting.setattr(check, "thumbnail", counted)
+        assert deep_audit(settings, ["store"]).faults == []
+    return len(drawn)
+
+
+def test_only_a_sample_is_drawn_again(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack = stored(open_objects(settings))
+    Thumbnails(settings).make(pack.key)
+    assert drawn_again(settings, monkeypatch, 0.0) == 0
+    assert drawn_again(settings, monkeypatch, 1.0) == len(ALERTS)
+    compact_tables(settings)
+    assert drawn_again(settings, monkeypatch, 0.0) == 0
+
+
+def test_rows_that_do_not_say_what_they_were_drawn_from_are_drawn_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of an earlier version, and those whose number is wrong: here of all but two alerts."""
+    objects = open_objects(settings)
+    pack = stored(objects)
+    Thumbnails(settings).make(pack.key)
+    places = Table(objects, THUMBNAILS).lookup(ALERTS)
+    numbers = [*places["drawn_from"].to_pylist()[:2], None, None, 7, 8]
+    at = places.schema.get_field_index("drawn_from")
+    changed = places.set_column(at, places.schema.field(at), pa.array(numbers, pa.uint32()))
+    for info in [*objects.list("tables/thumbnails/")]:
+        objects.delete(info.key)
+    Table(objects, THUMBNAILS).append(changed, Coverage.of({("alerts", 0): ALERTS}))
+    assert drawn_again(settings, monkeypatch, 0.0) == len(ALERTS) - 2
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+@pytest.mark.parametrize("column", ["crc32", "start", "length", "page_offset"])
+def test_a_wrong_row_of_a_cutout_is_found(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, drawn: bool, column: str
+) -> None:
+    """Its run has the right digest: a machine with bad memory wrote it."""
+    monkeypatch.setattr(check, "SAMPLE", 0.0)
+    objects = open_objects(settings)
+    pack = stored(objects)
+    if drawn:
+        Thumbnails(settings).make(pack.key)
+    assert deep_audit(settings, ["store"]).faults == []
+    for info in [*objects.list("tables/cutouts/")]:
+        objects.delete(info.key)
+    rows = pack.locations.to_pylist()
+    rows[7][column] += 1
+    wrong = pa.Table.from_pylist(rows, pack.locations.schema)
+    Table(objects, CUTOUTS).append(wrong, Coverage.of({("alerts", 0): ALERTS}))
+    [fault] = deep_audit(settings, ["store"]).faults
+    assert fault == ("store", pack.key, f"{pack.key}: a row of cutouts points to other bytes")
 
 
 def test_redrawn_thumbnails_that_were_wrong_too_lose_to_the_next(settings: Settings) -> None:

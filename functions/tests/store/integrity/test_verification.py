@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from stampede.alerts.columns import CUTOUT
@@ -12,6 +13,7 @@ from stampede.alerts.schema_groups import RawAlerts
 from stampede.deadletters.dead_letter import write_letters
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.compaction.compact import Policy, compact
+from stampede.store.integrity import verification
 from stampede.store.integrity.ledger import expect
 from stampede.store.integrity.verification import verify
 from stampede.store.objects.memory import MemoryObjects
@@ -150,3 +152,34 @@ def test_one_damaged_answer_is_no_damage(store: MemoryObjects) -> None:
             return data[:-1] + b"\0" if next(first, False) else data
 
         verify(Changed(store, read=read), info)
+
+
+def unreadable_column(data: bytes, group: int, column: str) -> bytes:
+    """A file with a page that no reader can decompress."""
+    metadata = pq.read_metadata(pa.BufferReader(data)).row_group(group)
+    chunk = metadata.column(DETECTIONS.schema.get_field_index(column))
+    end = chunk.data_page_offset + chunk.total_compressed_size
+    return data[: end - 9] + bytes(9) + data[end:]
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_the_sample_finds_what_cannot_be_read_under_a_right_digest(
+    monkeypatch: pytest.MonkeyPatch, sampled: bool
+) -> None:
+    """A machine with bad memory compressed it. Other columns than the key are read by sample."""
+    objects = MemoryObjects()
+    run = Table(objects, DETECTIONS, threads=1).append(many(2 * GROUP_ROWS), Coverage())
+    bad = unreadable_column(objects.get(run), 1, "processed_mjd")
+    key = run.rpartition("-")[0] + f"-{digest(bad)}.parquet"
+    objects.put(key, bad)
+    monkeypatch.setattr(verification, "SAMPLE", float(sampled))
+    if sampled:
+        with pytest.raises(Damaged, match=f"{key} is damaged"):
+            verify(objects, objects.head(key))
+    else:
+        verify(objects, objects.head(key))
+        bad = unreadable_column(objects.get(run), 1, "object_id")
+        key = run.rpartition("-")[0] + f"-{digest(bad)}.parquet"
+        objects.put(key, bad)
+        with pytest.raises(Damaged, match=f"{key} is damaged"):
+            verify(objects, objects.head(key))

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
 
-from stampede.alerts.columns import CUTOUT, KINDS
+from stampede.alerts.columns import CUTOUT, CUTOUT_LOCATION, KINDS
 from stampede.errors import Damaged
 from stampede.images.fits import gzip_file
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs import images as pack_images
 from stampede.store.packs import pack as packs
+from stampede.store.packs import stored_images
 from stampede.store.packs.pack import Pack, read_pack, write_pack
 from stampede_local.demo import oracle
 from tests.support.alerts.batch_decoders import make_batch_decoder
@@ -92,6 +93,62 @@ def test_every_file_comes_back_as_it_was_sent(names: tuple[str, ...], tmp_path: 
     for reader, found in read_back(pack, tmp_path / "pack.parquet").items():
         assert found == sent, reader
     assert read_pack(pack.data)[0].locations.equals(pack.locations)
+    believed, _ = read_pack(pack.data, key=pack.key, table_rows=lambda ids: pack.locations)
+    assert believed.locations.equals(pack.locations)
+
+
+PLACES = [
+    name
+    for name in CUTOUT_LOCATION.names[CUTOUT_LOCATION.get_field_index("page_offset") :]
+    if name not in ("crc32", "message_crc32")
+]
+
+
+@pytest.mark.parametrize("name", [*PLACES, "pack", "kind"])
+def test_a_table_that_contradicts_the_pages_is_not_believed(name: str) -> None:
+    """Then the pages are read, and scrub finds that the row is wrong."""
+    rows = [
+        cutout(alert, kind, hdus(source(30, seed=alert), PSF + alert))
+        for alert in range(3)
+        for kind in sorted(KINDS)
+    ]
+    pack = write_pack(table(rows, CUTOUT), Coverage())
+    other = {"pack": None, "kind": "other"}
+    for row in range(9):
+        claims = pack.locations.to_pylist()
+        old = claims[row][name]
+        claims[row][name] = other[name] if name in other else old + 1
+        wrong = pa.Table.from_pylist(claims, pack.locations.schema)
+        found, _ = read_pack(pack.data, key=pack.key, table_rows=lambda ids, rows=wrong: rows)
+        assert found.locations.equals(pack.locations), row
+    for some in (pack.locations.slice(1), pa.concat_tables([pack.locations] * 2), None):
+        found, _ = read_pack(pack.data, key=pack.key, table_rows=lambda ids, rows=some: rows)
+        assert found.locations.equals(pack.locations)
+
+
+def test_sizes_that_make_up_for_each_other_are_found_by_where_the_next_file_begins() -> None:
+    rows = [cutout(1, kind, bytes([number]) * 900) for number, kind in enumerate(sorted(KINDS))]
+    pack = write_pack(table(rows, CUTOUT), Coverage())
+    claims = pack.locations.to_pylist()
+    claims[0]["length"], claims[1]["length"] = 901, 899
+    wrong = pa.Table.from_pylist(claims, pack.locations.schema)
+    found, _ = read_pack(pack.data, key=pack.key, table_rows=lambda ids: wrong)
+    assert found.locations.equals(pack.locations)
+
+
+def test_a_table_that_fits_the_pages_is_believed_without_reading_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [cutout(1, kind, hdus(source(30), PSF)) for kind in sorted(KINDS)]
+    rows.append(cutout(2, "science", None))
+    pack = write_pack(table(rows, CUTOUT), Coverage())
+    claims = pack.locations.to_pylist()
+    claims[1]["crc32"] = 7
+    claimed = pa.Table.from_pylist(claims, pack.locations.schema)
+    monkeypatch.setattr(stored_images, "_stored_heads", None)
+    found, _ = read_pack(pack.data, key=pack.key, table_rows=lambda ids: claimed)
+    assert found.locations.equals(claimed)
+    assert found.key == pack.key
 
 
 def test_an_image_without_a_number_of_its_tail_is_refused(monkeypatch) -> None:

@@ -1,6 +1,7 @@
 """Packs: plain Parquet for any tool, and one byte range per cutout."""
 
 import random
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -217,6 +218,7 @@ def test_thumbnails_are_packed_as_cutouts_are() -> None:
     rows = [
         dict.fromkeys(THUMBNAIL.names)
         | {"alert_id": n, "survey": "ztf", "object_id": "Z", "mjd": 61000.5, "png": noise(n * 50)}
+        | {"drawn_from": 2**32 - 1 - n}
         for n in range(99)
     ]
     pack = write_pack(table(rows[::-1], THUMBNAIL), COVERAGE, THUMBNAIL_PACKS)
@@ -226,9 +228,24 @@ def test_thumbnails_are_packed_as_cutouts_are() -> None:
     found = [data[p["offset"] :][: p["length"]] for p in pack.locations.to_pylist()]
     assert found == [row["png"] for row in rows]
     assert set(pack.locations["pack"].to_pylist()) == {pack.key}
+    assert pack.locations["drawn_from"].to_pylist() == [row["drawn_from"] for row in rows]
     again, coverage = read_pack(data, THUMBNAIL_PACKS)
     assert (again.key, coverage) == (pack.key, COVERAGE)
     assert again.locations.equals(pack.locations)
+
+
+def test_a_pack_of_thumbnails_that_do_not_say_what_they_were_drawn_from_is_read() -> None:
+    """As an earlier version wrote it."""
+    names = [name for name in THUMBNAIL.names if name != "drawn_from"]
+    schema = pa.schema([THUMBNAIL.field(name) for name in names])
+    earlier = replace(THUMBNAIL_PACKS, rows=replace(THUMBNAIL_PACKS.rows, schema=schema))
+    row = dict.fromkeys(names) | {"survey": "ztf", "object_id": "Z", "mjd": 61000.5}
+    rows = [row | {"alert_id": number, "png": noise(50)} for number in range(9)]
+    pack = write_pack(table(rows, schema), COVERAGE, earlier)
+    assert pq.read_schema(pa.BufferReader(pack.data)).names == names
+    again, _ = read_pack(pack.data, THUMBNAIL_PACKS, pack.key)
+    assert again.locations.equals(pack.locations)
+    assert again.locations["drawn_from"].null_count == len(rows)
 
 
 def test_the_key_holds_the_night() -> None:

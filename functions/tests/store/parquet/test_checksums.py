@@ -79,6 +79,12 @@ def read_pack_without_name(key: str, data: bytes) -> object:
     return rows.to_pydict(), coverage
 
 
+def read_places_without_name(key: str, data: bytes) -> object:
+    """The same of what reads the pages of images itself. The name is that of the damaged bytes."""
+    pack, coverage = packs.read_pack(data)
+    return pack.locations.drop_columns(["pack"]).to_pydict(), coverage
+
+
 def written() -> Iterator[object]:
     objects = MemoryObjects()
     run = Table(objects, DETECTIONS, threads=1).append(many(2 * GROUP_ROWS), COVERAGE)
@@ -87,6 +93,7 @@ def written() -> Iterator[object]:
     pack = packs.write_pack(table(rows, CUTOUT), COVERAGE)
     data = pack.data.to_pybytes()
     yield pytest.param(pack.key, data, read_pack_without_name, id="pack")
+    yield pytest.param(pack.key, data, read_places_without_name, id="places in a pack")
     key, letters = write_letters("cutouts", [event(n) for n in range(30)])
     yield pytest.param(key, letters, read_letters, id="dead letters")
 

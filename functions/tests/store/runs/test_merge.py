@@ -3,6 +3,7 @@
 import math
 import random
 import struct
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stampede.alerts.columns import CUTOUT_LOCATION
-from stampede.store.runs.merge import order_codes, sort_unique
-from stampede.store.runs.schema import CUTOUTS, DETECTIONS
-from tests.support.store.rows import bits, detections, merged, ordered, table
+from stampede.store.runs.merge import is_sorted, order_codes, sort_unique
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, TableSpec
+from tests.support.store.rows import bits, detections, key_of, merged, ordered, table
 
 some_rows = st.lists(detections, max_size=25)
 
@@ -34,6 +35,33 @@ def test_order_of_arrival_does_not_matter(rows: list, chance: random.Random) -> 
         sort_unique(table(rows_of_part), DETECTIONS) for rows_of_part in (again[:cut], again[cut:])
     ]
     assert bits(sort_unique(pa.concat_tables(parts), DETECTIONS)) == expected
+
+
+IMAGES = st.fixed_dictionaries(
+    {
+        "alert_id": st.sampled_from([-1, 7, 8]),
+        "survey": st.sampled_from(["lsst", "ztf"]),
+        "kind": st.sampled_from(["difference", "science"]),
+        "message_crc32": st.sampled_from([None, 0, 2**32 - 1]),
+        "object_id": st.just("Z"),
+        "mjd": st.just(60000.0),
+    }
+)
+
+
+@given(st.one_of(st.lists(detections, max_size=5), st.lists(IMAGES, max_size=5)))
+def test_rows_are_sorted_if_each_key_is_above_the_one_before(rows: list) -> None:
+    spec = CUTOUTS if rows and "kind" in rows[0] else DETECTIONS
+    for some in (rows, sorted(rows, key=lambda row: key_of(row, spec)), merged_keys(rows, spec)):
+        keys = [key_of(row, spec) for row in some]
+        ascending = all(one < other for one, other in pairwise(keys))
+        halves = [table(half, spec.schema) for half in (some[:2], some[2:])]
+        assert is_sorted(pa.concat_tables(halves), spec) == ascending
+
+
+def merged_keys(rows: list, spec: TableSpec) -> list:
+    """One row of each key, sorted."""
+    return [row for _, row in sorted({key_of(row, spec): row for row in rows}.items())]
 
 
 def test_an_image_location_wins_against_a_null() -> None:
