@@ -21,8 +21,9 @@ from stampede.store.objects.object_store import ObjectInfo, Objects, find, gives
 from stampede.store.objects.probes import is_probe
 from stampede.store.packs.kinds import read_named
 from stampede.store.packs.pack_name import night_of
+from stampede.store.parquet.checksums import open_file, read_file
 from stampede.store.programmes.keys import SUFFIX
-from stampede.store.runs.footer import MAGIC
+from stampede.store.runs.footer import MAGIC, with_columns
 from stampede.store.runs.merge import is_sorted
 from stampede.store.runs.packed_coverage import PackedCoverage, check_block
 from stampede.store.runs.reader import MIB, RunFile, RunReader
@@ -188,27 +189,29 @@ def _whole(objects: Objects, info: ObjectInfo) -> bytes:
 
 def _check_run(objects: Objects, info: ObjectInfo) -> None:
     """Verify a part of a run, in memory that does not grow with its size."""
-    if info.size <= _ONE_GET:
-        objects = _Held(info.key, _whole(objects, info))
-    reader = RunReader(objects, ALL_TABLES[info.key.split("/")[1]], _INDEX_BYTES)
+    spec = ALL_TABLES[info.key.split("/")[1]]
+    data = _whole(objects, info) if info.size <= _ONE_GET else None
+    objects = objects if data is None else _Held(info.key, data)
+    reader = RunReader(objects, spec, _INDEX_BYTES)
     run = reader.footer(info)  # holds the part to its name
+    at_once = None if data is None else _keys_at_once(info.key, data, spec)
     file = reader.open(run)
     body = _Body(objects.get(info.key, 0, MAGIC), run)
-    lookups = LookupCheck(objects, run, file.index, reader.spec)
-    before = reader.spec.no_rows.select(reader.spec.key)
+    lookups = LookupCheck(objects, run, file.index, spec)
+    before = spec.no_rows.select(spec.key)
     first = None
     numbers = file.numbers
     for at in range(0, len(numbers), _GROUPS):
         groups = numbers[at : at + _GROUPS]
-        rows = _keys(file, groups, body, reader.spec)
+        rows = _keys(file, groups, body, spec, at_once)
         # With the last row of the groups before: order and distinct keys across groups too.
-        if not is_sorted(pa.concat_tables([before, *rows]), reader.spec):
+        if not is_sorted(pa.concat_tables([before, *rows]), spec):
             raise Damaged(f"{info.key} is not sorted by its key, without repeats")
         for group, some in zip(groups, rows, strict=True):
-            lookups.check(group, some[reader.spec.leading])
-        first = rows[0][reader.spec.leading][0].as_py() if at == 0 else first
+            lookups.check(group, some[spec.leading])
+        first = rows[0][spec.leading][0].as_py() if at == 0 else first
         before = rows[-1].slice(rows[-1].num_rows - 1)
-    last = before[reader.spec.leading][0].as_py() if run.rows else None
+    last = before[spec.leading][0].as_py() if run.rows else None
     if (first, last) != (run.first, run.last):
         raise Damaged(f"{info.key} does not have the first and last rows that its footer says")
     body.add(lookups.sections)
@@ -218,13 +221,31 @@ def _check_run(objects: Objects, info: ObjectInfo) -> None:
     body.check(objects)
 
 
-def _keys(file: RunFile, groups: Sequence[int], body: "_Body", spec: TableSpec) -> list[pa.Table]:
-    """The keys of row groups, whose bytes are added to `body`."""
+def _keys_at_once(key: str, data: bytes, spec: TableSpec) -> pa.Table:
+    """The key of every row of a run: opening each row group takes longer. Raises `Damaged`."""
+    file = open_file(key, data)
+    with_columns(file.schema_arrow.empty_table(), spec, key)
+    return read_file(key, file, spec.key)
+
+
+def _keys(
+    file: RunFile,
+    groups: Sequence[int],
+    body: "_Body",
+    spec: TableSpec,
+    at_once: pa.Table | None,
+) -> list[pa.Table]:
+    """The keys of row groups, whose bytes are added to `body`; `at_once` are those of all."""
     found = []
     for group, block in file.fetch(groups):
         body.add(block)
         # The checksum of the body proves the columns that are not decoded.
-        whole = group == 0 or not body.has_checksum or random.random() < SAMPLE
+        whole = not body.has_checksum or random.random() < SAMPLE
+        if at_once is not None and not whole:
+            count = file.index.rows_of(group)
+            found.append(at_once.slice(int(file.index.rows[:group].sum()), count))
+            continue
+        whole = whole or group == 0  # for the columns that the part has
         found.append(file.decode(group, block, key_only=not whole).select(spec.key))
     return found
 

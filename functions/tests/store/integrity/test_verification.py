@@ -51,6 +51,14 @@ def store() -> MemoryObjects:
     return objects
 
 
+@pytest.fixture(autouse=True, params=["at once", "by row groups"])
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small runs are read at once, large ones some row groups at a time."""
+    if request.param == "by row groups":
+        monkeypatch.setattr(verification, "_ONE_GET", 0)
+        monkeypatch.setattr(verification, "_GROUPS", 1)
+
+
 def test_what_was_written_is_sound(store: MemoryObjects) -> None:
     infos = list(store.list(""))
     kinds = {info.key.partition("/")[0] for info in infos}
