@@ -19,8 +19,8 @@ class CompactionSettings(BaseSettings):
     merge_days: float = Field(
         2.0,
         ge=0,
-        description="days after a night that its packets are merged by object; later alerts of it "
-        "are merged with those of its month",
+        description="days after a night, and after they were stored, that packets are merged by "
+        "object; later alerts of that night are merged with those of its month",
     )
     merge_seconds: float = Field(
         20.0, ge=0, description="how long one pass of `compact` merges packets; 0: never"

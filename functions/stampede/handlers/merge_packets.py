@@ -57,7 +57,8 @@ def merge_packets(settings: Settings, objects: Objects) -> None:
 def _due(settings: Settings, objects: Objects) -> Iterator[list[Source]]:
     """The merges that are due, of one window of nights after the other."""
     retention, length = Retention.of(settings), window_nights(settings.packet_days)
-    settled = int(mjd(objects.now()) - settings.merge_days)
+    before = objects.now() - timedelta(days=settings.merge_days)
+    settled = int(mjd(before))
     folders = objects.list_folder(f"{PACKET_PACKS.prefix}/").folders
     nights = {night for each in folders if (night := night_of_folder(each)) is not None}
     windows: dict[range, list[int]] = {}
@@ -70,7 +71,8 @@ def _due(settings: Settings, objects: Objects) -> Iterator[list[Source]]:
             info
             for night in sorted(windows[window])
             for info in objects.list(f"{PACKET_PACKS.prefix}/{night}/")
-            if not retention.expired(info.key)
+            # An archive may bring alerts of old nights: they are merged when all of it is stored.
+            if info.modified <= before and not retention.expired(info.key)
         ]
         yield from due_merges(packs, settled, length)
 

@@ -26,7 +26,9 @@ SOON = 1e-7  # days
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(store=f"file://{tmp_path}/store", spool=tmp_path, orphan_days=SOON)
+    return Settings(
+        store=f"file://{tmp_path}/store", spool=tmp_path, orphan_days=SOON, merge_days=0
+    )
 
 
 def fill(settings: Settings) -> dict[int, list[bytes]]:
@@ -98,7 +100,13 @@ def test_compact_merges_packets(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    "off", [{"merge_seconds": 0}, {"orphan_days": 0}, {"merge_days": 4 * WINDOW}]
+    "off",
+    [
+        {"merge_seconds": 0},
+        {"orphan_days": 0},
+        {"merge_days": 4 * WINDOW},  # the nights are later
+        {"merge_days": 0.01},  # the packs are younger
+    ],
 )
 def test_it_can_be_switched_off(settings: Settings, off: dict[str, float]) -> None:
     fill(settings)
