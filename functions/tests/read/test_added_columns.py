@@ -19,6 +19,7 @@ from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede.runtime.clock import now
 from stampede.store.compaction.compact import Policy, compact
+from stampede.store.integrity import verification
 from stampede.store.integrity.unindexed_packs import index
 from stampede.store.integrity.verification import verify
 from stampede.store.objects.memory import MemoryObjects
@@ -106,6 +107,20 @@ def test_it_is_merged_with_a_run_of_today(objects: MemoryObjects) -> None:
 
 def test_it_verifies(objects: MemoryObjects) -> None:
     verify(objects, objects.head(KEY))
+
+
+@pytest.mark.parametrize("most", [0, 8 << 20])
+def test_runs_that_lack_a_column_of_the_key_verify(with_alert, monkeypatch, most: int) -> None:
+    """Whether they are read by one request or by row groups."""
+    monkeypatch.setattr(verification, "_ONE_GET", most)
+    monkeypatch.setattr(verification, "SAMPLE", 0.0)  # no row group is decoded whole
+    for info in with_alert.list("tables/"):
+        verify(with_alert, info)
+    table = Table(with_alert, CUTOUTS, threads=1)
+    [run] = table.runs()
+    file = table.reader.open(run)
+    for group, block in file.fetch(file.numbers):
+        assert file.decode(group, block, key_only=True).column_names == list(CUTOUTS.key)
 
 
 def test_sql_over_runs_of_both_kinds(objects: MemoryObjects, tmp_path: Path) -> None:

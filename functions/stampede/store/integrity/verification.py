@@ -225,7 +225,8 @@ def _keys_at_once(key: str, data: bytes, spec: TableSpec) -> pa.Table:
     """The key of every row of a run: opening each row group takes longer. Raises `Damaged`."""
     file = open_file(key, data)
     with_columns(file.schema_arrow.empty_table(), spec, key)
-    return read_file(key, file, spec.key)
+    names = [name for name in spec.key if name in file.schema_arrow.names]
+    return with_columns(read_file(key, file, names), spec, key, spec.key)
 
 
 def _keys(

@@ -288,17 +288,21 @@ def _fill_gaps(
             before = last
 
 
-def with_columns(rows: pa.Table, spec: TableSpec, key: str) -> pa.Table:
-    """`rows` of a part with the columns of its table.
+def with_columns(
+    rows: pa.Table, spec: TableSpec, key: str, names: Sequence[str] | None = None
+) -> pa.Table:
+    """`rows` of a part with the columns of its table, or with these.
 
     A column that the table did not have when the part was written is null. Raises `Damaged` for
     other differences.
     """
     plain = spec.schema.remove_metadata()
+    if names is not None:
+        plain = pa.schema([plain.field(name) for name in names])
     if rows.schema.equals(plain, check_metadata=True):
         return rows
     columns = []
-    for field in spec.schema:
+    for field in plain:
         here = rows.schema.get_field_index(field.name)
         if here >= 0 and rows.schema.field(here).type == field.type:
             columns.append(rows.column(here))

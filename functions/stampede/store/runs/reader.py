@@ -291,7 +291,7 @@ class RunFile:
             rows = file.read_row_group(number, columns, use_threads=False)
             if rows.num_rows != self.index.rows_of(group):
                 raise Damaged(f"{self.run.key} does not have the rows that its footer says")
-        return rows if key_only else with_columns(rows, self._spec, self.run.key)
+        return with_columns(rows, self._spec, self.run.key, columns)
 
 
 def _cached(what: int | str, run: RunInfo, section: int | None = None) -> tuple[Any, ...]:
