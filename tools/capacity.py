@@ -27,6 +27,7 @@ SCRUB_DAYS = Settings.model_fields["scrub_days"].default
 SCRUB_SHARE = Settings.model_fields["scrub_seconds"].default / 600
 FANOUT = Settings.model_fields["fanout"].default
 REWRITTEN = 6.6  # times that a row is merged in a table of 10^9 alerts (docs/scale.md)
+CORE_HOUR, GB_MONTH = 0.04, 0.023  # dollars, about what clouds ask
 # Processes of a pod of each kind: each uses one core at most.
 PODS = {
     "source": ("sources",),
@@ -71,7 +72,9 @@ Run both commands on your machine, and the page is about yours.
   machine all takes more CPU time.
 - **Packets are merged** by object, a night and a month later, where ten alerts of an object come in
   a month. The line of what is stored then counts what stays. Measured {merging_when}, load average
-  {merging_load}. `compact` does it, in the time that `merge_seconds` gives.
+  {merging_load}. `compact` does it, in the time that `merge_seconds` gives. It pays when the bytes
+  that it saved would have cost as much as its cores, at {gb_month} dollars for a GB and month and
+  {core_hour} for a core and hour. Ceph's cores are not counted.
 - **A night** has {hours} hours at the rate of its column: 10^7 alerts are 278 a second, so the
   column of 300. Choose disks by the mean rate of the survey, and pods by the rate at which a burst
   is to be stored.
@@ -100,6 +103,8 @@ def page(kept: Mapping) -> str:
         scrub_load=kept["scrub"]["load_before"],
         merging_when=kept["merging"]["when"][:10],
         merging_load=kept["merging"]["load_before"],
+        gb_month=GB_MONTH,
+        core_hour=CORE_HOUR,
     )
     for subject, figures in kept["figures"].items():
         scrub = kept["scrub"]["figures"][subject.removeprefix("a million ")]
@@ -197,6 +202,15 @@ def merging_lines(of: Figures, merging: Figures, rate: float) -> dict[str, str]:
         "**stored when packets are merged, GB a night**": f"**{number(left)}**",
         "merging packets: cores": number(rate * merging["both merges and their proofs"] / 1e3),
         "merging packets: read and written, MB/s": number(rate * moved / 1e3),
+        "merging packets: days until it pays": number(
+            30
+            * CORE_HOUR
+            * rate
+            * merging["both merges and their proofs"]
+            / 1e3
+            * NIGHT_HOURS
+            / (GB_MONTH * saved)
+        ),
     }
 
 
