@@ -236,7 +236,7 @@ def one_name_for_both_kinds_of_footers() -> AbstractContextManager[Any]:
 
 def orphans_by_the_rows_that_win_now() -> AbstractContextManager[Any]:
     """A pack is an orphan if rows point elsewhere, whatever a run says that is written later."""
-    return patch.object(orphans, "_beats", lambda winner, key: winner["pack"] is not None)
+    return patch.object(orphans, "_beats", lambda winner, *_: winner["pack"] is not None)
 
 
 def orphans_by_their_alerts_alone() -> AbstractContextManager[Any]:
@@ -248,7 +248,7 @@ def orphans_by_their_alerts_alone() -> AbstractContextManager[Any]:
     places = orphans.by_place
     bug = ExitStack()
     bug.enter_context(patch.object(orphans, "by_place", by_place))
-    bug.enter_context(patch.object(orphans, "_digests", lambda data, key: {b"any"}))
+    bug.enter_context(patch.object(orphans, "_digests", lambda *_: {b"any"}))
     return bug
 
 
