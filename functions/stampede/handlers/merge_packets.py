@@ -14,7 +14,7 @@ from stampede.runtime.clock import mjd
 from stampede.store.compaction.packet_merge import PacketMerger
 from stampede.store.compaction.packet_plan import Source, due_merges, window_nights, window_of
 from stampede.store.objects.object_store import Objects
-from stampede.store.packs.night_keys import night_of_folder
+from stampede.store.packs.night_keys import packed_nights
 from stampede.store.packs.retention import Retention
 from stampede.store.runs.schema import PACKET_PACKS, PACKETS
 from stampede.store.tables.table import Table
@@ -59,10 +59,8 @@ def _due(settings: Settings, objects: Objects) -> Iterator[list[Source]]:
     retention, length = Retention.of(settings), window_nights(settings.packet_days)
     before = objects.now() - timedelta(days=settings.merge_days)
     settled = int(mjd(before))
-    folders = objects.list_folder(f"{PACKET_PACKS.prefix}/").folders
-    nights = {night for each in folders if (night := night_of_folder(each)) is not None}
     windows: dict[range, list[int]] = {}
-    for night in sorted(nights, reverse=True):
+    for night in reversed(packed_nights(objects, PACKET_PACKS)):
         if night < settled:
             windows.setdefault(window_of(night, length), []).append(night)
     latest, earlier = list(windows)[:LATEST], list(windows)[LATEST:]

@@ -16,7 +16,7 @@ from stampede.errors import Damaged, NotFound
 from stampede.store.compaction.packet_plan import WINDOW
 from stampede.store.integrity.verified_objects import read_columns
 from stampede.store.objects.object_store import ObjectInfo, Objects, read_twice
-from stampede.store.packs.night_keys import night_of_folder
+from stampede.store.packs.night_keys import packed_nights
 from stampede.store.packs.pack_name import PackName
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.runs.schema import PACKET_PACKS
@@ -113,9 +113,8 @@ def plan_of(objects: Objects, night: int, survey: str | None, rights: Rights = E
 
 def _packs(objects: Objects, night: int) -> Iterator[ObjectInfo]:
     """The packs that may hold alerts of a night: later ones too, if they were merged of it."""
-    folders = objects.list_folder(f"{PACKET_PACKS.prefix}/").folders
-    nights = [each for folder in folders if (each := night_of_folder(folder)) is not None]
-    for each in sorted(each for each in nights if night <= each < night + WINDOW):
+    later = range(night, night + WINDOW)
+    for each in (each for each in packed_nights(objects, PACKET_PACKS) if each in later):
         for info in objects.list(f"{PACKET_PACKS.prefix}/{each}/"):
             name = PackName.parse(info.key)
             if name and name.first <= night:

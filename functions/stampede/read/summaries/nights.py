@@ -10,7 +10,7 @@ from typing import NamedTuple
 from stampede.lookup.packs.pack_alerts import PackAlerts, PackedAlert
 from stampede.lookup.ttl_cache import TtlCache
 from stampede.store.objects.object_store import ObjectInfo, Objects
-from stampede.store.packs.night_keys import night_of_folder
+from stampede.store.packs.night_keys import packed_nights
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.runs.schema import CUTOUT_PACKS
 
@@ -27,8 +27,7 @@ def nights_of(objects: Objects) -> list[int]:
 
     Takes a request for a thousand nights.
     """
-    folders = objects.list_folder(f"{CUTOUT_PACKS.prefix}/").folders
-    return sorted((n for one in folders if (n := night_of_folder(one)) is not None), reverse=True)
+    return packed_nights(objects, CUTOUT_PACKS)[::-1]
 
 
 def digest_of(pack: ObjectInfo) -> str:

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from stampede.store.objects.object_store import ObjectInfo, Objects, after_folder, find
+from stampede.store.runs.schema import PackSpec
 
 _FOLDER = re.compile(r"(?:packs|thumbnails|packets|alerts/[^/]+/[^/]+)/(-?\d+)/")
 # What holds such folders: `packs/`, `alerts/<survey>/<schema>/` and what is above that.
@@ -20,6 +21,15 @@ def night_of_folder(folder: str) -> int | None:
     """The night of a folder of packs or raw alerts; None for any other."""
     found = _FOLDER.fullmatch(folder)
     return int(found[1]) if found else None
+
+
+def packed_nights(objects: Objects, spec: PackSpec) -> list[int]:
+    """The nights that have packs of a kind, ascending. Raises `StoreDown`.
+
+    Takes a request for a thousand nights.
+    """
+    folders = objects.list_folder(f"{spec.prefix}/").folders
+    return sorted({n for each in folders if (n := night_of_folder(each)) is not None})
 
 
 def folder_of(key: str) -> str:
