@@ -10,9 +10,13 @@ BIN    := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest --durations 12 --dist loadfile
 UNITS  := $(PYTEST) --numprocesses 3 -q --hypothesis-profile quick -m "not integration and not long"
+# Two: with three, tests of time limits fail on a slow machine with two cores.
+SERVERS := $(PYTEST) --numprocesses 2 --no-loadscope-reorder --ignore e2e/on_machine/test_alert_rules.py e2e/on_machine functions/tests client/tests
 # A cluster that three tests found broken is broken for the others.
 CLUSTER_TESTS := $(BIN)/python -m pytest --durations 12 --maxfail 3 e2e/on_cluster
 STRANGERS := $(addprefix functions/tests/,alerts deadletters events handlers fuzz images ingest lookup read store)
+# What merges objects sees only bytes that were decoded, checked and stored before.
+STORED_BEFORE := $(addprefix --ignore functions/tests/,handlers/merges store/compaction store/simulation)
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 
 # CEPH=18.2 with any target: that Ceph, not the one of this machine. On a cluster the site's image has it.
@@ -23,7 +27,7 @@ $(if $(CEPH_PROGRAMS),,$(error there is no Ceph $(CEPH)))
 export PATH := $(CEPH_PROGRAMS):$(PATH)
 endif
 
-.PHONY: help demo test check lint units client coverage programs checked servers alerts ceph-18 e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
+.PHONY: help demo test test-all check lint units client coverage programs checked servers servers-needs nightly alerts ceph-18 e2e e2e-all e2e-duel e2e-up e2e-down simulate faults fuzz bench docs release format lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,7 +37,9 @@ demo: $(VENV)/stampede ## run everything here with 2,000 simulated alerts, or yo
 
 check: lint units ## quick checks: format, lint, types, spelling, unit tests, the chart
 
-test: units checked servers ## all tests on this machine: unit tests, real Ceph and Kafka, killed processes
+test: units servers ## tests on this machine: unit tests, real Ceph and Kafka, killed processes
+
+test-all: test checked nightly ## these and those for a night: native code checked, long searches, every benchmark
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check functions e2e eventing tools charts client
@@ -58,16 +64,22 @@ programs: $(VENV)/dev
 	@tools/prometheus promtool >/dev/null
 	@$(BIN)/python charts/tests/origins.py
 
-servers: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready
+servers: servers-needs
+	$(SERVERS) --hypothesis-profile quick -m "(integration or long) and not nightly"
+
+# Property tests with all their examples, long searches, and each benchmark.
+nightly: servers-needs
+	$(SERVERS) -m "nightly or hypothesis"
+
+servers-needs: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready
 	@tools/need chromium
 	@tools/need gcc
 	@tools/versitygw/build >/dev/null
-	$(PYTEST) --numprocesses 2 -m "integration or long or hypothesis" --no-loadscope-reorder --ignore e2e/on_machine/test_alert_rules.py e2e/on_machine functions/tests client/tests
 
 # The unit tests of what sees bytes of strangers, and the fuzz corpora, where native code that writes
 # beyond its memory ends its process.
 checked: $(VENV)/dev
-	tools/checked $(UNITS) $(STRANGERS)
+	tools/checked $(UNITS) $(STORED_BEFORE) $(STRANGERS)
 	cd functions && ../tools/checked $(abspath $(BIN))/python -m tests.fuzz --corpora
 
 alerts: $(VENV)/dev ## each alert rule fires and ends, by real faults in real servers, under a real Prometheus

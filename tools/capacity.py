@@ -28,6 +28,9 @@ SCRUB_SHARE = Settings.model_fields["scrub_seconds"].default / 600
 FANOUT = Settings.model_fields["fanout"].default
 REWRITTEN = 6.6  # times that a row is merged in a table of 10^9 alerts (docs/scale.md)
 CORE_HOUR, GB_MONTH = 0.04, 0.023  # dollars, about what clouds ask
+OF_NIGHT = " of a night of "  # in subjects of figures
+IN_NIGHT = "cutouts", "thumbnails", "raw"  # what is merged within its night alone
+MERGE = ("compact",)
 # Processes of a pod of each kind: each uses one core at most.
 PODS = {
     "source": ("sources",),
@@ -36,7 +39,7 @@ PODS = {
     "`notifications`": ("notifications",),
     "`broker`": ("broker",),
     "`thumbnails`": ("thumbnails",),
-    "`compact`": ("compact",),
+    "`compact`": MERGE,
 }
 Figures = Mapping[str, float]
 HEAD = """# Plan capacity
@@ -49,7 +52,8 @@ Run both commands on your machine, and the page is about yours.
 - **Cores** are CPU seconds a second, in the mean. A core that is half as fast counts half.
 - **Pods** are so many that each process, which uses one core at most, is busy {busy:.0%} of the
   time. `scaling.max-scale` of a function must allow them.
-- **Memory** is the most that the processes of all these pods held.
+- **Memory** is the most that the processes of all these pods held. That of `compact` was measured
+  without merges of packs, which hold objects of 64 MB at once.
 - **The broker** is the one of `stampede up`; on a cluster Knative's takes its place.
 - **Compaction** merges each row {rewritten} times, as in a table of 10^9 alerts
   ([scale.md](../scale.md)). The first merge was measured. Later ones have less to do, as the first
@@ -75,6 +79,14 @@ Run both commands on your machine, and the page is about yours.
   {merging_load}. `compact` does it, in the time that `merge_seconds` gives. It pays when the bytes
   that it saved would have cost as much as its cores, at {gb_month} dollars for a GB and month and
   {core_hour} for a core and hour. Ceph's cores are not counted.
+- **Images and raw alerts are merged** within their night
+  ([record 72](../adr/0072-merged-nights.md)). Bytes are those of the merge and of the proofs before
+  what was merged is deleted. Objects are those of all four kinds once their night was merged;
+  those of packets become fewer still a month later. They are those of full batches too. The
+  cores of the page as it is here were measured on a busy machine, 2026-11-29: about twice too many.
+- **Pods of `compact`** and its cores have all these merges, as if they were made at the rate at
+  which alerts come. They wait for two days anyway (`merge_days`) and may be made in all 24 hours of
+  a day: then they take {hours}/24 of these cores.
 - **A night** has {hours} hours at the rate of its column: 10^7 alerts are 278 a second, so the
   column of 300. Choose disks by the mean rate of the survey, and pods by the rate at which a burst
   is to be stored.
@@ -109,9 +121,12 @@ def page(kept: Mapping) -> str:
     for subject, figures in kept["figures"].items():
         scrub = kept["scrub"]["figures"][subject.removeprefix("a million ")]
         merging = nearest(kept["merging"]["figures"], subject)
+        night = settled_night(kept["merging"]["figures"], subject)
+        merges = merging["both merges and their proofs"] + night["merge and proof"]
         columns = [
-            column(figures, rate)
+            column(figures, rate, merges)
             | merging_lines(figures, merging, rate)
+            | night_lines(night, rate)
             | scrub_lines(figures, scrub, rate)
             for rate in RATES
         ]
@@ -128,10 +143,27 @@ def nearest(measured: Mapping[str, Figures], subject: str) -> Figures:
     Bytes and time of a packet grow with its rows.
     """
     survey, rows = survey_and_rows(subject)
-    others = {name: survey_and_rows(name) for name in measured}
+    others = {name: survey_and_rows(name) for name in measured if OF_NIGHT not in name}
     same = [name for name, (other, _) in others.items() if other == survey]
     name = min(same, key=lambda name: abs(others[name][1] - rows))
     return {what: value * rows / others[name][1] for what, value in measured[name].items()}
+
+
+def settled_night(measured: Mapping[str, Figures], subject: str) -> Figures:
+    """What merging the images and raw alerts of a night of the same survey takes, of an alert.
+
+    None of them has history rows. `objects` and `objects as stored` are for a thousand alerts.
+    """
+    survey, _ = survey_and_rows(subject)
+    of_kind = {
+        name.partition(OF_NIGHT)[0]: figures
+        for name, figures in measured.items()
+        if OF_NIGHT in name and survey in name
+    }
+    names = "merge and proof", "merge and proof read", "merge and proof write"
+    found = {name: sum(of_kind[kind][name] for kind in IN_NIGHT) for name in names}
+    objects = of_kind["objects"]
+    return found | {"objects": objects["merged"], "objects as stored": objects["as stored"]}
 
 
 def survey_and_rows(subject: str) -> tuple[str, int]:
@@ -140,19 +172,24 @@ def survey_and_rows(subject: str) -> tuple[str, int]:
     return survey, int(rows)
 
 
-def column(of: Figures, rate: float) -> dict[str, str]:
-    """What alerts of a survey at a rate (alerts/s) take, row by row."""
+def column(of: Figures, rate: float, merges: float) -> dict[str, str]:
+    """What alerts of a survey at a rate (alerts/s) take, row by row.
+
+    `merges`: CPU of all merges of packs and raw alerts, ms an alert.
+    """
     of_all = of["all"] / of["merged for the first time"]  # as if all of it had been merged
     left = of["left of it, without what repeats"] / of["merged for the first time"]
     again = of_all * (1 + (REWRITTEN - 1) * left)
 
-    def second(figure: str, merges: float = again) -> float:
+    def second(figure: str, times: float = again) -> float:
         """A figure for each second, all merges of a row included."""
-        return rate * (of[f"{figure} until drawn"] + merges * of[f"{figure} to compact"]) / 1e6
+        return rate * (of[f"{figure} until drawn"] + times * of[f"{figure} to compact"]) / 1e6
 
     text, pods, cores, memory = {}, 0, 0.0, 0.0
     for kind, parts in PODS.items():
         used = [second(f"CPU of {part}") for part in parts]
+        if parts == MERGE:
+            used[0] += rate * merges / 1e3
         enough = max(1, math.ceil(max(used) / BUSY))
         text[f"{kind}: pods; cores"] = f"{enough}; {number(sum(used))}"
         pods, cores = pods + enough, cores + sum(used)
@@ -196,12 +233,13 @@ def merging_lines(of: Figures, merging: Figures, rate: float) -> dict[str, str]:
     """What merged packets take and cost, row by row, of alerts at a rate (alerts/s)."""
     alerts = 3600 * NIGHT_HOURS * rate
     saved = alerts * (merging["as stored"] - merging["merged by month"]) / 1e6  # GB
-    moved = merging["both merges read"] + merging["both merges write"]
     left = alerts / 1e6 * of["stored"] - saved
     return {
         "**stored when packets are merged, GB a night**": f"**{number(left)}**",
         "merging packets: cores": number(rate * merging["both merges and their proofs"] / 1e3),
-        "merging packets: read and written, MB/s": number(rate * moved / 1e3),
+        "merging packets: read; written, MB/s": "; ".join(
+            number(rate * merging[f"both merges {what}"] / 1e3) for what in ("read", "write")
+        ),
         "merging packets: days until it pays": number(
             30
             * CORE_HOUR
@@ -211,6 +249,19 @@ def merging_lines(of: Figures, merging: Figures, rate: float) -> dict[str, str]:
             * NIGHT_HOURS
             / (GB_MONTH * saved)
         ),
+    }
+
+
+def night_lines(night: Figures, rate: float) -> dict[str, str]:
+    """What merging images and raw alerts takes, row by row, of alerts at a rate (alerts/s)."""
+    name = "merging images and raw alerts"
+    objects = "; ".join(number(night[what]) for what in ("objects as stored", "objects"))
+    return {
+        f"{name}: cores": number(rate * night["merge and proof"] / 1e3),
+        f"{name}: read; written, MB/s": "; ".join(
+            number(rate * night[f"merge and proof {what}"] / 1e3) for what in ("read", "write")
+        ),
+        "**objects of 1,000 alerts: as stored; merged by night**": f"**{objects}**",
     }
 
 
@@ -232,6 +283,8 @@ def kept_of(whole: Mapping, before: Mapping) -> dict:
             of[figure["name"]] = round(figure["value"], 3)
             if figure["name"] == "stored":
                 of["sent"] = round(figure["rival"]["value"], 3)
+            if figure["name"] == "merged":
+                of["as stored"] = round(figure["rival"]["value"], 3)
             if figure["name"] == "merged for the first time":
                 of["all"] = round(figure["rival"]["value"], 3)
     if not any(found.values()):

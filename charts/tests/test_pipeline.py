@@ -114,6 +114,22 @@ def test_tokens_are_mounted_where_they_are_read(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_only_reconcile_has_the_key_of_proofs(case: str) -> None:
+    secret = values(case).get("proofs", {}).get("existingSecret")
+    for name, service in functions(case).items():
+        spec = service["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        path = environment(container).get("STAMPEDE_PROOF_KEY")
+        assert bool(path) == (bool(secret) and name == "reconcile")
+        mounted = [m["mountPath"] for m in container["volumeMounts"] if m["name"] == "proofs"]
+        assert mounted == (["/etc/stampede/proofs"] if path else [])
+        if path:
+            assert path == f"{mounted[0]}/proof.pem"
+            (volume,) = (v for v in spec["volumes"] if v["name"] == "proofs")
+            assert volume["secret"]["secretName"] == secret
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_keys_are_files_that_follow_their_secret(case: str) -> None:
     """As directories, and in no environment: Kubernetes renews neither a file alone nor that."""
     files = {

@@ -189,7 +189,7 @@ DETERMINED = {
         "retries",
         "backoff_seconds",
     ),
-    *("event_key", "second_event_key"),
+    *("event_key", "second_event_key", "proof_key"),
     *("sender_issuer", "sender_audience", "sender_subjects", "sender_tokens_only"),
     *("sender_issuer_ca", "sender_issuer_token", "sender_token"),
     *(

@@ -15,6 +15,7 @@ from stampede_client.cutouts import Cutouts
 from stampede_client.downloads import BATCH, Download, Fetched, Progress
 from stampede_client.exchange import Plan, Request, ServerResponse
 from stampede_client.light_curve import LightCurve
+from stampede_client.queries import Moment, MomentOfMany
 from stampede_client.sky import Position, Radius
 
 T = TypeVar("T")
@@ -67,9 +68,11 @@ class AsyncClient:
         """See `Client.thumbnail`."""
         return await self._run(queries.thumbnail(alert_id, survey))
 
-    async def lightcurve(self, object_id: int | str, magnitudes: bool = False) -> LightCurve:
+    async def lightcurve(
+        self, object_id: int | str, magnitudes: bool = False, asof: Moment | None = None
+    ) -> LightCurve:
         """See `Client.lightcurve`."""
-        return await self._run(queries.light_curve(object_id, magnitudes))
+        return await self._run(queries.light_curve(object_id, magnitudes, asof))
 
     async def cone(self, position: Position, radius: Radius) -> Table:
         """See `Client.cone`."""
@@ -88,12 +91,14 @@ class AsyncClient:
             download.keep(await self._run(queries.cutout_files(batch)))
         return download.result
 
-    async def lightcurves(self, ids: Iterable[int | str]) -> AsyncIterator[LightCurve]:
+    async def lightcurves(
+        self, ids: Iterable[int | str], asof: MomentOfMany | None = None
+    ) -> AsyncIterator[LightCurve]:
         """See `Client.lightcurves`; use it with ``async for``."""
-        names = list(dict.fromkeys(map(queries.checked_object, ids)))
+        names = queries.ids_asked(ids, asof)
         for start in range(0, len(names), BATCH):
             batch = names[start : start + BATCH]
-            for curve in await self._run(queries.light_curves(batch)):
+            for curve in await self._run(queries.light_curves(batch, asof)):
                 yield curve
 
     async def ledger(self) -> dict[str, Any]:

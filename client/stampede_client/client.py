@@ -15,6 +15,7 @@ from stampede_client.cutouts import Cutouts
 from stampede_client.downloads import BATCH, Download, Fetched, Progress
 from stampede_client.exchange import Plan, Request, ServerResponse
 from stampede_client.light_curve import LightCurve
+from stampede_client.queries import Moment, MomentOfMany
 from stampede_client.sky import Position, Radius
 
 T = TypeVar("T")
@@ -97,9 +98,21 @@ class Client:
         """A PNG of the three cutouts side by side."""
         return self._run(queries.thumbnail(alert_id, survey))
 
-    def lightcurve(self, object_id: int | str, magnitudes: bool = False) -> LightCurve:
-        """The light curve of an object, with columns ``mag`` and ``mag_err`` if asked for."""
-        return self._run(queries.light_curve(object_id, magnitudes))
+    def lightcurve(
+        self, object_id: int | str, magnitudes: bool = False, asof: Moment | None = None
+    ) -> LightCurve:
+        """The light curve of an object.
+
+        Parameters
+        ----------
+        magnitudes
+            Adds the columns ``mag`` and ``mag_err``.
+        asof
+            Only what the survey had told at that time: a `Time`, an MJD (TAI) as float, or the id
+            of an alert of the object. That is the history in the packet of the latest alert until
+            then. If no packet is kept, an `IncompleteWarning` says so.
+        """
+        return self._run(queries.light_curve(object_id, magnitudes, asof))
 
     def cone(self, position: Position, radius: Radius) -> Table:
         """The objects around a position, the nearest first.
@@ -143,16 +156,18 @@ class Client:
             download.keep(self._run(queries.cutout_files(batch)))
         return download.result
 
-    def lightcurves(self, ids: Iterable[int | str]) -> Iterator[LightCurve]:
+    def lightcurves(
+        self, ids: Iterable[int | str], asof: MomentOfMany | None = None
+    ) -> Iterator[LightCurve]:
         """The light curves of many objects, one after the other, each id once.
 
         Objects that the server does not have are left out. Some are read ahead, never all. If the
         server could not read all of some, an `IncompleteWarning` names them, or `Incomplete`.
         """
-        names = list(dict.fromkeys(map(queries.checked_object, ids)))
+        names = queries.ids_asked(ids, asof)
         for start in range(0, len(names), BATCH):
             batch = names[start : start + BATCH]
-            yield from self._run(queries.light_curves(batch))
+            yield from self._run(queries.light_curves(batch, asof))
 
     def ledger(self) -> dict[str, Any]:
         """The offsets that are stored, dead-lettered and missing, by table and partition."""

@@ -2,13 +2,14 @@
 
 import operator
 import re
-from collections.abc import Collection
-from functools import partial
-from typing import Any
+from collections.abc import Collection, Iterable
+from functools import partial, reduce
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from astropy.table import Table
+from astropy.time import Time
 
 from stampede_client.cutouts import KINDS, Cutouts
 from stampede_client.errors import BadInput, NotFound, UnexpectedResponse
@@ -25,9 +26,14 @@ from stampede_client.responses import (
 )
 from stampede_client.sky import Position, Radius, cone_query, table_of
 
+Moment: TypeAlias = Time | float | int | str
+"""A time, MJD (TAI) if it is a float, or the id of an alert."""
+MomentOfMany: TypeAlias = Time | float | Literal["alert"]
+"""A time, MJD (TAI) if it is a float; or with each alert, whose ids are given."""
 PNG = {"format": "png", "size": "200"}
 """A cutout in a notebook: its longer side has 200 pixels."""
 
+WITH_ALERT = "alert"
 MOST_RECENT = 100
 _RECENT = pa.schema(
     [
@@ -78,9 +84,13 @@ def thumbnail(alert_id: int | str, survey: str | None = None) -> Plan[bytes]:
     return found
 
 
-def light_curve(object_id: int | str, magnitudes: bool = False) -> Plan[LightCurve]:
-    """The light curve of an object."""
+def light_curve(
+    object_id: int | str, magnitudes: bool = False, asof: Moment | None = None
+) -> Plan[LightCurve]:
+    """The light curve of an object, or what was known of it at a time."""
     query = {"format": "arrow", **({"magnitudes": "true"} if magnitudes else {})}
+    if asof is not None:
+        query["asof"] = moment(asof)
     name = checked_object(object_id)
     rows = yield from ask(Request(f"/v1/objects/{name}/lightcurve", query, read=arrow_rows))
     if curves := _curves(rows, [name]):
@@ -112,16 +122,51 @@ def cutout_files(ids: list[str]) -> Plan[Tar]:
     return found
 
 
-def light_curves(ids: list[str]) -> Plan[list[LightCurve]]:
-    """The light curves of these objects, by id, without those that the server does not have."""
-    request = Request("/v1/lightcurves", {"format": "arrow"}, {"ids": ids}, arrow_stream)
-    return _curves((yield from ask(request)), ids)
+def light_curves(ids: list[str], asof: MomentOfMany | None = None) -> Plan[list[LightCurve]]:
+    """The light curves of these objects, by id, without those that the server does not have.
+
+    Or what was known of them at a time, or, if `asof` is ``alert``, with each of these alerts.
+    """
+    query = {"format": "arrow"} | ({} if asof is None else {"asof": _moment_of_many(asof)})
+    request = Request("/v1/lightcurves", query, {"ids": ids}, arrow_stream)
+    return _curves((yield from ask(request)), ids, "alert_id" if _of_alerts(asof) else "object_id")
+
+
+def ids_asked(ids: Iterable[int | str], asof: MomentOfMany | None = None) -> list[str]:
+    """The texts of the ids that `light_curves` takes with this `asof`, each once.
+
+    Raises `BadInput`.
+    """
+    checked = checked_alert if _of_alerts(asof) else checked_object
+    return list(dict.fromkeys(map(checked, ids)))
 
 
 def ledger() -> Plan[dict[str, Any]]:
     """The completeness ledger."""
     found: dict[str, Any] = yield from ask(_json("/v1/ledger", {}))
     return found
+
+
+def moment(asof: Moment) -> str:
+    """The text of a time, MJD TAI, or of an alert id. Raises `BadInput`."""
+    if isinstance(asof, Time):
+        if not asof.isscalar:
+            raise BadInput("asof is an array of times; give one")
+        return repr(float(asof.tai.mjd))
+    return repr(float(asof)) if isinstance(asof, float) else checked_alert(asof)
+
+
+def _of_alerts(asof: MomentOfMany | None) -> bool:
+    return isinstance(asof, str) and asof == WITH_ALERT
+
+
+def _moment_of_many(asof: MomentOfMany) -> str:
+    """The text of a time, or ``alert``. Raises `BadInput`."""
+    if _of_alerts(asof):
+        return WITH_ALERT
+    if isinstance(asof, Time | float):
+        return moment(asof)
+    raise BadInput(f"asof is {asof!r:.60}; give a Time, an MJD as float, or {WITH_ALERT!r}")
 
 
 def checked_alert(alert_id: int | str) -> str:
@@ -152,13 +197,23 @@ def _digits(given: Any) -> str:
         return ""
 
 
-def _curves(rows: pa.Table, asked: Collection[str]) -> list[LightCurve]:
-    """The light curves in rows, by id. Raises `UnexpectedResponse` if one was not asked for."""
+def _curves(rows: pa.Table, asked: Collection[str], name: str = "object_id") -> list[LightCurve]:
+    """The light curves in rows, by the ids in a column.
+
+    Raises `UnexpectedResponse` if one was not asked for.
+    """
     with understood():
-        names = rows["object_id"].unique().sort().to_pylist()
-        if others := set(names) - set(asked):
+        # Both surveys may have an alert of one id.
+        keys = rows.group_by([name, "survey"]).aggregate([]).sort_by([(name, "ascending")])
+        if others := {*map(str, keys[name].to_pylist())} - set(asked):
             raise UnexpectedResponse(f"nobody asked for {min(others)!r:.80}, which the answer has")
-        return [LightCurve.from_arrow(rows.filter(pc.equal(rows["object_id"], n))) for n in names]
+        return [LightCurve.from_arrow(_equal(rows, key)) for key in keys.to_pylist()]
+
+
+def _equal(rows: pa.Table, values: dict[str, Any]) -> pa.Table:
+    """The rows with these values in columns."""
+    masks = (pc.equal(rows[name], value) for name, value in values.items())
+    return rows.filter(reduce(pc.and_, masks))
 
 
 def _alert(alert_id: int | str) -> str:

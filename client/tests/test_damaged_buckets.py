@@ -182,7 +182,7 @@ def campaign(root: Path, folder: str, read: Callable[[Path], Answer], count: int
     assert errors > count // 20, "no change did any harm: this proves nothing"
 
 
-COUNTS = [QUICK, pytest.param(MANY, marks=pytest.mark.long)]
+COUNTS = [QUICK, pytest.param(MANY, marks=pytest.mark.nightly)]
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -338,7 +338,7 @@ def test_a_store_that_fails_is_no_damage(tmp_path: Path) -> None:
         stampede_client.detections("nothing://here")
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_what_is_read_and_what_is_lacking_is_as_the_server_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

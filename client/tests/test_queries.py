@@ -4,10 +4,11 @@ import inspect
 
 import numpy as np
 import pytest
+from astropy.time import Time
 from astropy.units import Unit
 
 import stampede_client
-from stampede_client import AsyncClient, Client
+from stampede_client import AsyncClient, BadInput, Client, IncompleteWarning
 from tests.support.alerts.fits_files import source
 from tests.support.read.read_service import (
     BOTH,
@@ -151,3 +152,20 @@ def test_both_clients_have_the_same_methods() -> None:
         return {name: inspect.signature(getattr(client, name)).parameters for name in public}
 
     assert methods(Client) == methods(AsyncClient)
+
+
+@pytest.mark.parametrize(
+    "asof", [60800.5, Time(60800.5, format="mjd", scale="tai"), LSST_ALERT, str(LSST_ALERT)]
+)
+def test_a_light_curve_of_then_and_what_it_may_lack(st: Client, asof: object) -> None:
+    """No packet of it is kept here."""
+    with pytest.warns(IncompleteWarning, match="no packet of that time is kept"):
+        curve = st.lightcurve(LSST_OBJECT, asof=asof)
+    assert 0 < len(curve) <= 2
+    assert max(curve.time.mjd) <= 60800.5
+
+
+@pytest.mark.parametrize("asof", ["yesterday", -3, Time([60000.0, 60001.0], format="mjd")])
+def test_what_is_no_time_is_refused(st: Client, asof: object) -> None:
+    with pytest.raises(BadInput):
+        st.lightcurve(LSST_OBJECT, asof=asof)

@@ -47,6 +47,7 @@ def has_data(source: Prometheus, query: str) -> bool:
     return any(each["value"][1] != "NaN" for each in found)
 
 
+@pytest.mark.nightly
 def test_every_panel_shows_data(tmp_path: Path) -> None:
     queries = list(panels(json.loads(DASHBOARD.read_text())))
     assert len(queries) > 25

@@ -14,6 +14,7 @@ from e2e.faults.processes import YEAR, build_clock, clock_environment, set_clock
 PLAN = Plan(seed=7, faults=25, alerts=500, seconds=1.2)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2400)
 def test_nothing_is_wrong_after_faults(tmp_path: Path) -> None:
     campaign = Campaign(PLAN, tmp_path)

@@ -13,6 +13,7 @@ import pytest
 from e2e.places import ROOT
 
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(os.geteuid() != 0, reason="a chroot needs root"),
 ]

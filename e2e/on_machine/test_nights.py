@@ -1,10 +1,11 @@
-"""Fifteen nights of ZTF and a change of Rubin's version, in one run of `stampede up`."""
+"""Nights of ZTF and a change of Rubin's version, in one run of `stampede up`."""
 
 import json
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -25,10 +26,7 @@ from stampede_simulator.simulator import Simulator
 from tests.support.store import stored_alerts
 
 SEED = 11
-NIGHTS, EACH = 15, 12
-MISSING = (4, 5)  # of these nights there is no topic, though programme 2 has one
-EXPIRED = 7  # of this one `lightcurves` lacks some when Kafka deletes it
-RENAMED = 10  # since then Rubin has another version
+EACH = 12  # alerts of each survey in a night
 FAMILIES = "ztf_{YYYYMMDD:20}_programid1,lsst-alerts-v{n}"
 # So few are in flight that a function which stands still soon holds all of them.
 FEW = {"STAMPEDE_IN_FLIGHT": "8", "STAMPEDE_DETACH_SECONDS": "3"}
@@ -38,15 +36,37 @@ FIRING_SECONDS = 120  # the rules wait for seconds, but the machine may be busy
 pytestmark = pytest.mark.timeout(900)
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What happens in which night, counted from 0.
+
+    Parameters
+    ----------
+    nights
+        How many.
+    missing
+        Of these nights there is no topic, though programme 2 has one.
+    expired
+        Of this one `lightcurves` lacks some when Kafka deletes it.
+    renamed
+        Since then Rubin has another version.
+    """
+
+    nights: int
+    missing: tuple[int, ...]
+    expired: int
+    renamed: int
+
+
 class Survey:
     """Sends the alerts of the simulator, some at a time, to topics that it makes."""
 
-    def __init__(self, kafka: str) -> None:
+    def __init__(self, kafka: str, nights: int) -> None:
         self._kafka = kafka
         # Otherwise it makes an expired topic anew when it asks for its partitions again.
         options = {"bootstrap.servers": kafka, "allow.auto.create.topics": False}
         self._producer = Producer(options)
-        alerts = [*Simulator(SEED).alerts(4 * NIGHTS * EACH)]
+        alerts = [*Simulator(SEED).alerts(4 * nights * EACH)]
         self._alerts: dict[str, Iterator[SimulatedAlert]] = {
             survey: iter([each for each in alerts if each.survey == survey])
             for survey in ("ztf", "lsst")
@@ -118,11 +138,19 @@ def nobody_reads(*topics: str) -> list[str]:
     return [f"nobody reads the topic {topic}, {like}" for topic in topics]
 
 
-def test_fifteen_nights_and_a_change_of_version(tmp_path: Path) -> None:
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(Plan(7, (2, 3), 4, 5), id="seven"),
+        pytest.param(Plan(15, (4, 5), 7, 10), id="fifteen"),
+    ],
+)
+def test_nights_and_a_change_of_version(tmp_path: Path, plan: Plan) -> None:
     """Nothing is missing or restarted. The doctor and an alert name each planted trouble."""
     today = datetime.now(UTC).date()
-    days = [today - timedelta(NIGHTS - 1 - number) for number in range(NIGHTS)]
-    others = [night(days[number], 2) for number in MISSING]
+    days = [today - timedelta(plan.nights - 1 - number) for number in range(plan.nights)]
+    others = [night(days[number], 2) for number in plan.missing]
     with (
         StampedeUp(tmp_path / "data", "--sources", "--topics", FAMILIES, **FEW) as up,
         watched(up, tmp_path) as alerts,
@@ -131,28 +159,28 @@ def test_fifteen_nights_and_a_change_of_version(tmp_path: Path) -> None:
         def fires(alert: str, wanted: bool = True) -> None:
             until(lambda: (alert in alerts.firing()) == wanted, FIRING_SECONDS)
 
-        survey = Survey(up.kafka)
+        survey = Survey(up.kafka, plan.nights)
         before = started(up)
         (function,) = up.processes("lightcurves")
         slowest = 0.0
         for number, day in enumerate(days):
-            if number == EXPIRED:
+            if number == plan.expired:
                 fires("StampedeTableLeftBehind", False)
                 function.send_signal(signal.SIGSTOP)
             begin = time.monotonic()
-            if number not in MISSING:
+            if number not in plan.missing:
                 survey.send(night(day), "ztf")
             else:
                 make_topics(up.kafka, [night(day, 2)], 1)
-            survey.send("lsst-alerts-v11" if number >= RENAMED else "lsst-alerts-v10", "lsst")
+            survey.send("lsst-alerts-v11" if number >= plan.renamed else "lsst-alerts-v10", "lsst")
             until(lambda: stored_in_cutouts(up, len(survey.sent)), READ_SECONDS)
             slowest = max(slowest, time.monotonic() - begin)
-            if number == EXPIRED:
+            if number == plan.expired:
                 fires("StampedeTableLeftBehind")
                 survey.delete(night(day))
                 function.send_signal(signal.SIGCONT)
                 fires("StampedeTableLeftBehind", False)
-            if number == MISSING[-1]:
+            if number == plan.missing[-1]:
                 fires("StampedeTopicUnread")
                 fires("StampedeTopicSilent")
                 assert findings(up, "topics") == [
@@ -166,7 +194,7 @@ def test_fifteen_nights_and_a_change_of_version(tmp_path: Path) -> None:
         counts = stored_counts(audit)
         assert counts["cutouts"] == (count, count, 0)
         assert count - EACH <= counts["detections"][1] < count
-        lost = night(days[EXPIRED])
+        lost = night(days[plan.expired])
         assert f"{lost}: Kafka has deleted this topic" in audit.output
         assert "were deleted with it before they were stored in detections" in audit.output
         assert len(stored_alerts.stored_cutouts(up.url, survey.sent)) > 2 * count

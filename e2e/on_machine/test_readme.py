@@ -172,6 +172,8 @@ def run_curl_commands(reader: Reader) -> None:
         assert picture.format == "PNG"
     curve = json.loads(reader.run("curl http://127.0.0.1:8080/v1/objects/OBJECT/lightcurve"))
     assert str(alert.alert_id) in {row["source_id"] for row in curve["detections"]}
+    known = json.loads(reader.run("curl http://127.0.0.1:8080/v1/objects/OBJECT/lightcurve?asof="))
+    assert str(alert.alert_id) in {row["source_id"] for row in known["detections"]}
     reader.run("curl http://127.0.0.1:8080/v1/objects/OBJECT/lightcurve?format=votable")
     point = next(row for row in curve["detections"] if row["source_id"] == str(alert.alert_id))
     here_instead = f"ra={point['ra']}&dec={point['dec']}"
@@ -182,6 +184,10 @@ def run_curl_commands(reader: Reader) -> None:
     assert len(table.array) == len(curve["detections"])
     reader.run("curl http://127.0.0.1:8080/v1/lightcurves")
     assert pq.read_table(here / "lightcurves.parquet").num_rows == len(curve["detections"])
+    reader.run("curl 'http://127.0.0.1:8080/v1/lightcurves?asof=alert")
+    told = pq.read_table(here / "known.parquet")
+    assert {*told["alert_id"].to_pylist()} == {alert.alert_id}
+    assert alert.alert_id in told["source_id"].to_pylist()
     reader.run("curl http://127.0.0.1:8080/v1/cutouts")
     with tarfile.open(here / "cutouts.tar") as tar:
         assert len([name for name in tar.getnames() if str(alert.alert_id) in name]) == 3

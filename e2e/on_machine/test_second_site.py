@@ -76,6 +76,7 @@ def data(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.timeout(2400)
+@pytest.mark.nightly
 def test_both_sites_are_complete_when_processes_are_killed(tmp_path: Path, data: Path) -> None:
     rng = random.Random(SEED)
     simulator = Simulator(SEED, mix=Mix(corrupt=0.004, duplicates=0.02))

@@ -7,22 +7,31 @@ import sys
 import tempfile
 import time
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from stampede.errors import StampedeError
+from stampede.errors import SetupError, StampedeError
 from stampede.telemetry.logs import configure_logs
-from stampede_bench.registry import BENCHMARKS, measure_of
+from stampede_bench.peers.checkout import PEERS, parse
+from stampede_bench.registry import BENCHMARKS, USUAL, measure_of
+
+
+class Pool(StrEnum):
+    """The pools that `layout` can measure."""
+
+    EC = "ec"
 
 
 def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", help=f"{', '.join(BENCHMARKS)}; without a name, all of them"
+            metavar="[NAME]...",
+            help=f"{', '.join(BENCHMARKS)}; without a name, all but peers",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option(help="less than a minute each")] = False,
@@ -31,9 +40,20 @@ def bench(
         Path | None,
         typer.Option(help="directory of real alerts: lsst/, ztf/ and perhaps lsst-detectors/"),
     ] = None,
+    pool: Annotated[
+        Pool | None,
+        typer.Option(help="`layout` on three OSDs: an erasure-coded pool beside pools of copies"),
+    ] = None,
     install: Annotated[
         bool, typer.Option(help="install Debian packages that are missing (as root)")
     ] = os.geteuid() == 0,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PATH",
+            help=f"of peers: checkout of {', '.join(PEERS)}, with a .venv of its own; repeatable",
+        ),
+    ] = None,
 ) -> None:
     """Measure: every rate beside its rival or limit, CPU time by process as well as wall time.
 
@@ -49,7 +69,12 @@ def bench(
     from stampede_bench.machine import machine, versions
     from stampede_bench.own_process import measured
 
-    chosen = {name: measure_of(name) for name in names or BENCHMARKS}
+    if pool and names != ["layout"]:
+        raise SetupError("--pool is an option of `stampede bench layout` alone")
+    if peer and "peers" not in (names or ()):
+        raise SetupError("--peer is an option of `stampede bench peers` alone")
+    chosen = {name: measure_of(name) for name in names or USUAL}
+    peers = parse(peer or ())
     console = Console(file=sys.stderr)
     begin = time.monotonic()
 
@@ -71,7 +96,7 @@ def bench(
         os.sync()  # what was written before must not delay this one's first requests
         progress(f"{name}: {BENCHMARKS[name].title}")
         with tempfile.TemporaryDirectory(prefix="stampede-bench-") as scratch:
-            context = Context(quick, Path(scratch), progress, real, install)
+            context = Context(quick, Path(scratch), progress, real, install, pool, peers=peers)
             found[name] = []
             try:
                 found[name].extend(measured(measure, context))

@@ -1,7 +1,7 @@
 """The results of a benchmark: figures, each with its unit and what it is compared with."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -43,6 +43,8 @@ class Figure(NamedTuple):
         The bound: a benchmark run fails if the figure misses it.
     target
         A stricter bound that is only reported.
+    note
+        What a reader must know of it, for the lines below its table.
     """
 
     subject: str
@@ -53,6 +55,7 @@ class Figure(NamedTuple):
     requirement: Bound | None = None
     spread: tuple[float, float] | None = None
     target: Bound | None = None
+    note: str = ""
 
     @property
     def ratio(self) -> float | None:
@@ -102,8 +105,12 @@ class Context(NamedTuple):
         Directory of real alerts; None to use only simulated ones.
     install
         Consent to install Debian packages.
+    pool
+        What `layout` measures: ``ec`` for an erasure-coded pool on three OSDs; None for all else.
     scale
         Factor on all counts, see `scaled`; tests make it small.
+    peers
+        Other systems by name, each with the folder of its checkout.
     """
 
     quick: bool
@@ -111,7 +118,9 @@ class Context(NamedTuple):
     progress: Progress
     real: Path | None = None
     install: bool = False
+    pool: str | None = None
     scale: float = 1.0
+    peers: tuple[tuple[str, Path], ...] = ()
 
     def scaled(self, thorough: int, quick: int, least: int = 1) -> int:
         """A count: the one of a thorough or of a quick run, times `scale`."""
@@ -127,18 +136,27 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share / 100 * len(ordered)) - 1)]
 
 
-def over_rounds(rounds: Sequence[Sequence[Figure]]) -> Iterator[Figure]:
+def over_rounds(rounds: Sequence[Sequence[Figure]], by_ratio: bool = False) -> Iterator[Figure]:
     """Combine the rounds of one measurement: medians, with the least and the greatest value.
 
     Each rival is from the same round as the median, so that their ratio was really measured. If
-    the bound is on the ratio, that is the round with the median ratio. Measure an odd number of
-    rounds: of an even one the lower of the two in the middle is taken.
+    the bound is on the ratio, or with `by_ratio`, that is the round with the median ratio. Measure
+    an odd number of rounds: of an even one the lower of the two in the middle is taken.
     """
     by_name: dict[tuple[str, str, str | None], list[Figure]] = {}
     for figure in chain(*rounds):
         key = figure.subject, figure.name, figure.rival and figure.rival.what
         by_name.setdefault(key, []).append(figure)
     for figures in by_name.values():
-        middle = sorted(figures, key=lambda figure: figure.judged)[(len(figures) - 1) // 2]
+        in_order = sorted(figures, key=lambda one: (by_ratio and one.ratio) or one.judged)
+        middle = in_order[(len(figures) - 1) // 2]
         values = [figure.value for figure in figures]
         yield middle._replace(spread=(min(values), max(values)) if len(values) > 1 else None)
+
+
+def by_subject(figures: Iterable[Figure]) -> Iterator[Figure]:
+    """The same figures, those of a subject after each other, so that they make one table."""
+    found: dict[str, list[Figure]] = {}
+    for figure in figures:
+        found.setdefault(figure.subject, []).append(figure)
+    yield from chain(*found.values())

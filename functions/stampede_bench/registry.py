@@ -8,10 +8,14 @@ from stampede_bench.figures import Measure
 
 
 class Benchmark(NamedTuple):
-    """A benchmark: its module in this package, and what it measures."""
+    """A benchmark: its module in this package, and what it measures.
+
+    One that is not `usual` runs only if it is named.
+    """
 
     module: str
     title: str
+    usual: bool = True
 
 
 BENCHMARKS = {
@@ -74,7 +78,14 @@ BENCHMARKS = {
     "growth": Benchmark(
         "growth.growth", "look-ups, memory, start-up and compaction of tables of up to 10^9 alerts"
     ),
+    "peers": Benchmark(
+        "peers.peers",
+        "other systems' own code on the same Ceph and Kafka, with the same alerts (--peer)",
+        usual=False,
+    ),
+    "starts": Benchmark("growth.decade", "starts of a process with ten years of alerts, 3 x 10^10"),
 }
+USUAL = [name for name, benchmark in BENCHMARKS.items() if benchmark.usual]
 
 
 def measure_of(name: str) -> Measure:

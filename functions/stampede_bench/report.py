@@ -79,9 +79,16 @@ def markdown(whole: Mapping[str, Any], found: Mapping[str, Sequence[Figure]]) ->
             lines += ["", f"**Failed**: {why}"]
         for file, what, _ in pictures(name, figures):
             lines += ["", f"![{what}](bench/{file})"]
-        for subject, rows in groupby(figures, key=lambda figure: figure.subject):
-            lines += ["", f"### {subject}", "", HEAD, RULE, *map(row, rows)]
+        for subject, group in groupby(figures, key=lambda figure: figure.subject):
+            rows = [*group]
+            lines += ["", f"### {subject}", "", HEAD, RULE, *map(row, rows), *notes(rows)]
     return "\n".join(lines) + "\n"
+
+
+def notes(figures: Sequence[Figure]) -> list[str]:
+    """A line for each figure that has a note, below its table."""
+    lines = [f"- {figure.name}: {figure.note}" for figure in figures if figure.note]
+    return ["", *lines] if lines else []
 
 
 def bounds_table(found: Mapping[str, Sequence[Figure]]) -> list[str]:

@@ -1,7 +1,8 @@
-"""A real Ceph S3 endpoint on one machine: one monitor, one OSD, one RADOS gateway.
+"""A real Ceph S3 endpoint on one machine: one monitor, one OSD or several, one RADOS gateway.
 
 One directory holds the configuration, the logs and, with the store ``bluestore``, the data in a
-sparse file. Delete the directory to remove everything. It needs no systemd, no manager and no root.
+sparse file for each OSD. Delete the directory to remove everything. It needs no systemd, no
+manager and no root.
 """
 
 import json
@@ -50,12 +51,12 @@ class LocalCeph:
         Directory of all files. With bluestore a second start finds the data again, even if the
         machine lost power or the daemons were killed.
     port
-        The endpoint's port; the next one is the monitor's. The OSD takes free ports from 6800 up.
+        The endpoint's port; the next one is the monitor's. OSDs take free ports from 6800 up.
     store
         ``bluestore`` keeps the data on disk; the first start takes 2 s. ``memstore`` keeps it in
         memory; every start is empty and takes 2 s.
     gigabytes
-        Capacity.
+        Capacity of an OSD.
     keys
         Access key and secret key of the one user. By default the first start draws them at random
         and keeps them in a file that only this user can read: every program on the machine
@@ -64,6 +65,8 @@ class LocalCeph:
         Where the endpoint listens; the other daemons stay on 127.0.0.1.
     gc_seconds
         How long after its deletion the space of an object is freed.
+    osds
+        How many OSDs; the same at every start. Replicated pools have one copy by default.
     progress
         Called with a line at every step of a start.
     """
@@ -77,6 +80,7 @@ class LocalCeph:
         keys: S3Keys | None = None,
         host: str = "127.0.0.1",
         gc_seconds: int = 60,
+        osds: int = 1,
         progress: Progress = silent,
     ) -> None:
         self.directory = directory.absolute()
@@ -89,7 +93,7 @@ class LocalCeph:
         self._progress = progress
         self._config = self.directory / "ceph.conf"
         self.monitor = self._daemon("ceph-mon", "-i", "a")
-        self.osd = self._daemon("ceph-osd", "-i", "0")
+        self.osds = [self._daemon("ceph-osd", *self._osd(number)) for number in range(osds)]
         self.gateway = self._daemon("radosgw", "-n", "client.rgw")
 
     @property
@@ -116,7 +120,7 @@ class LocalCeph:
     @property
     def processes(self) -> list[Process]:
         """The daemons, in the order of their start; for a `Supervisor`."""
-        return [self.monitor, self.osd, self.gateway]
+        return [self.monitor, *self.osds, self.gateway]
 
     def start(self) -> None:
         """Start it and wait until it answers.
@@ -137,7 +141,8 @@ class LocalCeph:
                 self._configure(identity)
                 self._progress(f"starting the Ceph of {self.directory}")
                 self.monitor.start()
-                self.osd.start()
+                for osd in self.osds:
+                    osd.start()
                 self.gateway.start()
             wait_until(self.answers, self.gateway)
         except BaseException:
@@ -161,6 +166,10 @@ class LocalCeph:
         """Run Ceph's command for users and buckets. Raises `SetupError` if it fails."""
         self._tool("radosgw-admin", "-n", "client.rgw", *arguments)
 
+    def ceph(self, *arguments: str) -> str:
+        """Run Ceph's command for the cluster. Returns what it prints; raises `SetupError`."""
+        return self._tool("ceph", "--connect-timeout", "60", *arguments)
+
     def __enter__(self) -> "LocalCeph":
         self.start()
         return self
@@ -179,6 +188,14 @@ class LocalCeph:
             # announced as up, sends no beacon, and half an hour later counts as down.
             env={"CEPH_USE_RANDOM_NONCE": "1"},
         )
+
+    def _osd(self, number: int) -> tuple[str, ...]:
+        """Which OSD a `ceph-osd` is."""
+        return "-i", str(number), f"--osd_data={self.directory / _osd_folder(number)}"
+
+    def _all_up(self) -> bool:
+        up: int = json.loads(self.ceph("osd", "stat", "--format=json"))["num_up_osds"]
+        return up == len(self.osds)
 
     @property
     def _identity_file(self) -> Path:
@@ -214,11 +231,11 @@ class LocalCeph:
         """First start. It writes the identity last, so that a start that broke off is repeated."""
         if self.directory.exists() and not self._config.exists() and any(self.directory.iterdir()):
             raise SetupError(f"{self.directory} holds something else than a Ceph")
-        for name in ("mon", "osd", "rgw", "run"):
+        for name in ("mon", "rgw", "run", *map(_osd_folder, range(len(self.osds)))):
             shutil.rmtree(self.directory / name, ignore_errors=True)
             (self.directory / name).mkdir(parents=True)
         (self.directory / "log").mkdir(exist_ok=True)
-        fsid, osd = str(uuid.uuid4()), str(uuid.uuid4())
+        fsid = str(uuid.uuid4())
         access_key, secret_key = self.keys
         identity = {
             **{"fsid": fsid, "mon_port": str(self.port + 1), "store": self.store},
@@ -234,9 +251,15 @@ class LocalCeph:
         self._tool("ceph-mon", "--mkfs", "-i", "a", "--monmap", monmap)
         self.monitor.start()
         self._progress("  monitor started")
-        self._tool("ceph", "--connect-timeout", "60", "osd", "new", osd, "0")
-        self._tool("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
-        self.osd.start()
+        for number, osd in enumerate(self.osds):
+            name = str(uuid.uuid4())
+            self.ceph("osd", "new", name, str(number))
+            self._tool("ceph-osd", *self._osd(number), "--mkfs", "--osd-uuid", name)
+            osd.start()
+        if len(self.osds) > 1:
+            # Otherwise the gateway's pools may begin without the last one, and their only copy
+            # would have to move: it was not readable for minutes.
+            wait_until(self._all_up, self.monitor)
         self._progress("  OSD started")
         self.gateway.start()
         self.radosgw_admin(
@@ -247,7 +270,7 @@ class LocalCeph:
         self._identity_file.touch(mode=0o600)
         self._identity_file.write_text(json.dumps(identity))
 
-    def _tool(self, program: str, *arguments: str) -> None:
+    def _tool(self, program: str, *arguments: str) -> str:
         command = [program, *arguments, "-c", str(self._config)]
         try:
             done = subprocess.run(
@@ -264,3 +287,8 @@ class LocalCeph:
         if done.returncode:
             lines = "\n".join(done.stderr.splitlines()[-15:])
             raise SetupError(f"`{' '.join(command)}` failed:\n{lines}")
+        return done.stdout
+
+
+def _osd_folder(number: int) -> str:
+    return f"osd-{number}" if number else "osd"

@@ -46,6 +46,7 @@ def of_process(function: str, settings: Settings) -> Environment:
         names = ("replica", "replica_access_key", "replica_secret_key", "replica_keys")
         used |= dict.fromkeys(names, "")
     variables = {f"STAMPEDE_{name.upper()}": value for name, value in used.items()}
+    variables["STAMPEDE_PROOF_KEY"] = settings.proof_key if function == "reconcile" else ""
     key = "" if function == "read" else settings.event_key.get_secret_value()
     variables |= {"STAMPEDE_EVENT_KEY": key, "STAMPEDE_SECOND_EVENT_KEY": ""}
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 from pydantic import SecretStr
 
@@ -20,6 +21,7 @@ from stampede.config.settings import Settings
 from stampede.events import ALERT_FUNCTIONS, BOTH_TABLES
 from stampede.events.auth.access import url_with_key
 from stampede.events.http.probes import is_ready
+from stampede.proofs.signatures import write_key
 from stampede.runtime.progress import Progress, silent
 from stampede.store.ceph import bucket_notifications
 from stampede.store.objects.object_store import Objects
@@ -34,6 +36,8 @@ from stampede_local.servers import USUAL_PORTS, LocalServers
 from stampede_local.single import announced, only_one
 from stampede_local.supervisor import State, Supervisor
 
+PROOF_KEY = "proof.pem"
+"""The file with the key for the proofs of nights, among the data."""
 SCRUB_SECONDS = 5  # of reading in each pass: this machine has other work
 FUNCTIONS = ("deadletters", "compact", "read")
 READY_SECONDS = 150.0  # a busy machine takes a minute to start a dozen processes
@@ -91,6 +95,7 @@ class System:
     def _start(self) -> None:
         self.plan.data.mkdir(parents=True, exist_ok=True)
         self._stack.enter_context(only_one(self.plan.data))
+        self.settings = with_proof_key(self.settings, self.plan.data / PROOF_KEY)
         require_free(self.plan.port)
         if self.plan.kafka and self.plan.topics:
             reached = self.settings.model_copy(update={"kafka": self.plan.kafka})
@@ -236,6 +241,7 @@ class System:
             "topics": self.settings.topics,
             "group": self.settings.group,
             "event_key": self.settings.event_key.get_secret_value(),
+            "proof_key": self.settings.proof_key,
         }
         path = self.plan.data / UP
         path.unlink(missing_ok=True)  # its mode may be another
@@ -249,3 +255,12 @@ def with_event_key(settings: Settings) -> Settings:
     if settings.event_key.get_secret_value():
         return settings
     return settings.model_copy(update={"event_key": SecretStr(secrets.token_urlsafe(32))})
+
+
+def with_proof_key(settings: Settings, file: Path) -> Settings:
+    """The settings with a key for the proofs of nights: their own, or that of a file, made once."""
+    if settings.proof_key:
+        return settings
+    if not file.exists():
+        write_key(file)
+    return settings.model_copy(update={"proof_key": str(file)})

@@ -52,6 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if SERVERS & set(getattr(item, "fixturenames", ())):
             item.add_marker("integration")
+        if item.get_closest_marker("nightly"):
+            item.add_marker("long")
 
 
 @pytest.hookimpl(wrapper=True)

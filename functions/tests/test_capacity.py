@@ -35,12 +35,14 @@ def figures() -> dict[str, float]:
 def test_the_page_beside_the_figures_is_computed_from_them(tool) -> None:
     kept = json.loads(tool["FIGURES"].read_text())
     assert len(kept["figures"]) == len(kept["scrub"]["figures"]) == 3
-    assert len(kept["merging"]["figures"]) == 3
+    nights = [name for name in kept["merging"]["figures"] if tool["OF_NIGHT"] in name]
+    assert len(kept["merging"]["figures"]) - len(nights) == 3
+    assert len(nights) == 2 * 5  # two surveys: three kinds of pack, raw alerts, and all objects
     assert tool["PAGE"].read_text() == tool["page"](kept), "run tools/capacity.py"
 
 
 def test_pods_are_so_many_that_no_process_is_too_busy(tool, figures) -> None:
-    slow, fast = tool["column"](figures, 300), tool["column"](figures, 3000)
+    slow, fast = (tool["column"](figures, rate, 0.0) for rate in (300, 3000))
     assert slow["`cutouts`: pods; cores"] == "1; 0.6"  # two processes, each busy 0.3 of the time
     assert fast["`cutouts`: pods; cores"] == "5; 6"  # 3 cores of workers, at 0.7
     assert fast["source: pods; cores"] == "5; 3"
@@ -51,10 +53,10 @@ def test_pods_are_so_many_that_no_process_is_too_busy(tool, figures) -> None:
 
 
 def test_compaction_counts_as_often_as_in_a_large_table(tool, figures) -> None:
-    once = tool["column"](figures, 1000)
+    once = tool["column"](figures, 1000, 0.0)
     assert once["`compact`: pods; cores"] == "2; 1"
     figures[f"CPU of compact {COMPACT}"] = 100.0  # half of all was merged: 0.2 ms an alert
-    again = tool["column"](figures, 1000)
+    again = tool["column"](figures, 1000, 0.0)
     # A fifth is left after the first merge, so each later one takes a fifth of it.
     cores = 1 + 0.2 * (1 + (tool["REWRITTEN"] - 1) / 5)
     assert again["`compact`: pods; cores"] == f"3; {number(cores)}"
@@ -62,7 +64,7 @@ def test_compaction_counts_as_often_as_in_a_large_table(tool, figures) -> None:
 
 
 def test_bytes_of_a_night(tool, figures) -> None:
-    found = tool["column"](figures, 1000)  # 36 million alerts in 10 hours
+    found = tool["column"](figures, 1000, 0.0)  # 36 million alerts in 10 hours
     assert found["**stored, GB a night**"] == "**1,440**"
     assert found["sent by the survey, GB a night"] == "6,120"
 
@@ -78,8 +80,51 @@ def test_what_stays_when_packets_are_merged(tool, figures) -> None:
     }
     subject = "a million LSST alerts of 9 KB, simulated, 200 history rows in the mean"
     found = tool["merging_lines"](figures, tool["nearest"](measured, subject), 1000)
-    assert list(found.values())[:3] == ["**864**", "2", "50"]
+    assert list(found.values())[:3] == ["**864**", "2", "40; 10"]
     assert found["merging packets: days until it pays"] == number(30 * 0.04 * 20 / (0.023 * 576))
+
+
+def test_images_and_raw_alerts_are_merged_as_measured_of_their_survey(tool) -> None:
+    """Each kind takes 0.1 ms of an alert, and reads 4 KB; packets are counted elsewhere."""
+    one = {"merge and proof": 0.1, "merge and proof read": 4.0, "merge and proof write": 1.0}
+    kinds = "cutouts", "thumbnails", "raw"
+    measured = {f"{kind} of a night of 9 LSST alerts": one for kind in kinds}
+    measured |= {f"{kind} of a night of 9 ZTF alerts": {} for kind in (*kinds, "objects")}
+    measured["packets of a night of 9 LSST alerts"] = dict.fromkeys(one, 1000.0)
+    measured["objects of a night of 9 LSST alerts"] = {"as stored": 21.3, "merged": 1.33}
+    night = tool["settled_night"](measured, "LSST alerts of 9 KB, simulated, 200 history rows")
+    assert list(tool["night_lines"](night, 1000).values()) == ["0.3", "12; 3", "**21; 1.3**"]
+
+
+def test_pods_of_compact_have_the_merges_of_packs(tool, figures) -> None:
+    """Compaction of tables is 1 ms of an alert, and merging packs 0.75 ms."""
+    without, found = (tool["column"](figures, 1000, merges) for merges in (0.0, 0.75))
+    assert without["`compact`: pods; cores"] == "2; 1"
+    assert found["`compact`: pods; cores"] == f"3; {number(1.75)}"
+    assert found["**Stampede: pods; cores**"] == f"**{7 * 2 + 1}; {number(9 + 0.75)}**"
+    assert found["`thumbnails`: pods; cores"] == without["`thumbnails`: pods; cores"]
+
+
+def test_the_page_has_the_merges_of_both_kinds_in_the_pods_of_compact(tool) -> None:
+    kept = json.loads(tool["FIGURES"].read_text())
+    cheap = json.loads(json.dumps(kept))
+    for of in cheap["merging"]["figures"].values():
+        of.update({name: 0.0 for name in of if name.startswith("merge and proof")})
+    lines = [
+        next(line for line in tool["page"](some).splitlines() if line.startswith("| `compact`"))
+        for some in (kept, cheap)
+    ]
+    assert lines[0] != lines[1]
+
+
+def test_objects_as_stored_are_kept_beside_merged_ones(tool) -> None:
+    rival = {"name": "as stored", "value": 21.3333}
+    figure = {"benchmark": "merging", "subject": "objects of a night", "name": "merged"}
+    whole = {"when": "now", "machine": {"load_before": 1.0}}
+    whole["figures"] = [figure | {"value": 1.3333, "rival": rival}]
+    kept = tool["kept_of"](whole, {})
+    of = kept["merging"]["figures"]["objects of a night"]
+    assert of == {"merged": 1.333, "as stored": 21.333}
 
 
 def test_scrub_counts_by_what_is_stored(tool, figures) -> None:

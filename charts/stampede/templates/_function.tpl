@@ -50,6 +50,10 @@ env:
     value: /etc/stampede/tokens/tokens
   {{- end }}
   {{- if eq $name "reconcile" }}
+  {{- if $.Values.proofs.existingSecret }}
+  - name: STAMPEDE_PROOF_KEY
+    value: /etc/stampede/proofs/proof.pem
+  {{- end }}
   - name: STAMPEDE_INSTALLATION
     value: {{ include "stampede.installation" $ | quote }}
   {{- if not (has "thumbnails" (include "stampede.functions" $ | fromYamlArray)) }}
@@ -92,6 +96,15 @@ volumeMounts:
   secret: {secretName: {{ . }}}
   {{- else }}
   mountPath: /etc/stampede/tokens
+  readOnly: true
+  {{- end }}
+{{- end }}
+{{- if and (eq $name "reconcile") $.Values.proofs.existingSecret }}
+- name: proofs
+  {{- if eq $field "volumes" }}
+  secret: {secretName: {{ $.Values.proofs.existingSecret }}, items: [{key: proof.pem, path: proof.pem}]}
+  {{- else }}
+  mountPath: /etc/stampede/proofs
   readOnly: true
   {{- end }}
 {{- end }}

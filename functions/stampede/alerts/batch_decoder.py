@@ -303,8 +303,7 @@ class BatchDecoder:
                 schema, record = self._framing.take(messages[number])
                 cut, rows = without_rows(schema, record, own[number], self._programids)
                 message = self._framing.replaced(messages[number], cut)
-                crc32 = isal_zlib.crc32(cut)
-                mixed[number] = mixed[number]._replace(message=message, crc32=crc32, rows_cut=rows)
+                mixed[number] = mixed[number]._replace(message=message, record=cut, rows_cut=rows)
         return group._replace(mixed=mixed)
 
     def _decode(
@@ -318,7 +317,8 @@ class BatchDecoder:
         table, images = read(records, columns)
         crc32s = np.array([isal_zlib.crc32(record) for record in records.data], np.uint32)
         numbers = np.array(records.messages)
-        group = SchemaGroup(survey, table, survey.head(table), images, numbers, crc32s)
+        heads = survey.head(table)
+        group = SchemaGroup(survey, table, heads, images, numbers, records.data, crc32s)
         faults = unusable(group, self._times(), self._programids)
         return group.without(faults), faults
 

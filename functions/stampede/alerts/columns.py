@@ -284,6 +284,10 @@ _RECORD_CRC32 = _key(
 _FRAMED_CRC32 = _column(
     "framed_crc32", pa.uint32(), "CRC-32 of the whole message, frame and images included"
 )
+# What the proof of a night says of the alert. Rows that were stored before it was lack it.
+_SHA256 = _column(
+    "sha256", pa.binary(32), "SHA-256 of the Avro record in the message, images included"
+)
 # Of a message out of which history rows of other programmes were cut. Null of a whole one.
 _SENT = [
     _column(
@@ -312,6 +316,7 @@ PACKET = pa.schema(
         _RECORD_CRC32,
         *_SENT,
         _FRAMED_CRC32,
+        _SHA256,
     ]
 )
 

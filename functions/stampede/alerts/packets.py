@@ -16,18 +16,19 @@ from hashlib import sha256
 from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from isal import isal_zlib
 
 from stampede.alerts.columns import KINDS, PACKET, cut_columns
 from stampede.alerts.container import is_compressed
-from stampede.alerts.schema_groups import MixedProgrammes, SchemaGroup
+from stampede.alerts.schema_groups import SchemaGroup
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.decompression import Bytes
 
 LEAST = 512  # bytes of an image: a shorter one saves nothing
 HEADS = ("alert_id", "object_id", "mjd")
-CHECKSUMS = ("crc32", "framed_crc32")
+CHECKSUMS = ("crc32", "sha256", "framed_crc32")
 SENT = ("sent_crc32", "sent_sha256", "rows_cut")
 ORDER = ("night", "programids")  # by which packets are divided into packs
 
@@ -92,16 +93,12 @@ def packet_rows(
         those of `columns.cut_columns`, `CHECKSUMS`, `SENT`, and `programids`: the observing
         programmes in it, as text. History rows of programmes that are not stored are not in it.
     """
-    heads: list[pa.Table] = []
-    images: list[dict[str, Bytes]] = []
-    mixed: dict[int, MixedProgrammes] = {}
-    crc32s: list[int] = []
-    for group in groups:
-        heads.append(_heads(group))
-        crc32s += group.crc32s.tolist()
-        images += _images(group)
-        mixed |= group.mixed
-    rows = pa.concat_tables(heads)
+    groups = list(groups)
+    records = [record for group in groups for record in group.records]
+    crc32s = np.concatenate([group.crc32s for group in groups]).tolist()
+    images = [each for group in groups for each in _images(group)]
+    mixed = {number: one for group in groups for number, one in group.mixed.items()}
+    rows = pa.concat_tables(map(_heads, groups))
     order = pc.sort_indices(rows, [(name, "ascending") for name in ORDER])
     rows = rows.take(order)
 
@@ -111,15 +108,17 @@ def packet_rows(
     columns: dict[str, list[Any]] = {name: [None] * rows.num_rows for name in names}
     numbers = zip(rows["number"].to_pylist(), order.to_pylist(), strict=True)
     for packet, (number, row) in enumerate(numbers):
-        message, crc32 = messages[number], crc32s[row]
+        message, record, crc32 = messages[number], records[row], crc32s[row]
         if number in mixed and mixed[number].message is not None:
             proof = crc32, sha256(message).hexdigest(), mixed[number].rows_cut
             for name, value in zip(SENT, proof, strict=True):
                 columns[name][packet] = value
-            message, crc32 = mixed[number].message or b"", mixed[number].crc32
+            message, record = mixed[number].message or b"", mixed[number].record
+            crc32 = isal_zlib.crc32(record)
         kept, cuts = cut(message, images[row])
         packets.append(kept)
-        for name, value in zip(CHECKSUMS, (crc32, isal_zlib.crc32(message)), strict=True):
+        checksums = crc32, sha256(record).digest(), isal_zlib.crc32(message)
+        for name, value in zip(CHECKSUMS, checksums, strict=True):
             columns[name][packet] = value
         for kind, *place in cuts:
             for name, value in zip(cuts_by_kind[kind], place, strict=True):

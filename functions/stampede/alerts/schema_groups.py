@@ -39,15 +39,15 @@ class MixedProgrammes(NamedTuple):
         The programmes of the points that are stored, the alert's own among them.
     message
         The message without the rows that are not stored; None if all are.
-    crc32
-        CRC-32 of the record in that message.
+    record
+        The record in that message.
     rows_cut
         How many these rows are.
     """
 
     programids: frozenset[int]
     message: bytes | None = None
-    crc32: int = 0
+    record: bytes = b""
     rows_cut: int = 0
 
 
@@ -64,8 +64,10 @@ class SchemaGroup(NamedTuple):
         By kind, each alert's image as the survey sent it.
     messages
         Number of the message that each alert came in.
+    records
+        Each alert's record, without the frame that it came in.
     crc32s
-        CRC-32 of each alert's record, uint32: the same whatever frame the record came in.
+        CRC-32 of each record, uint32.
     mixed
         Of detections, by number of the message, what is stored of alerts with a mixed history.
     """
@@ -75,6 +77,7 @@ class SchemaGroup(NamedTuple):
     heads: pa.Table
     images: dict[str, list[Bytes | None]]
     messages: np.ndarray
+    records: Sequence[Bytes]
     crc32s: np.ndarray
     mixed: Mapping[int, MixedProgrammes] = MappingProxyType({})
 
@@ -87,6 +90,7 @@ class SchemaGroup(NamedTuple):
             self.heads.filter(mask).combine_chunks(),
             {kind: [*compress(images, keep)] for kind, images in self.images.items()},
             self.messages[keep],
+            [*compress(self.records, keep)],
             self.crc32s[keep],
             self.mixed,
         )

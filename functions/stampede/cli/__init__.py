@@ -6,7 +6,6 @@ none of it, and a function that starts from zero loads only its own modules.
 
 __all__ = [
     "audit",
-    "ledger_report",
     "main",
     "options",
     "running",

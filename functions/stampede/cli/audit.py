@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from stampede.cli.ledger_report import report, status_of
 from stampede.cli.options import Data, parse_topics, results_console
+from stampede.cli.reports.ledger_report import report, status_of
 from stampede.errors import SetupError, StoreDown
 
 if TYPE_CHECKING:
@@ -37,6 +37,12 @@ class AuditedStore(StrEnum):
     BOTH = "both"
 
 
+Histories = Annotated[
+    bool, typer.Option("--histories", help="name what histories have and no alert brought")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document instead of tables")]
+
+
 def audit(
     topics: Annotated[
         list[str] | None,
@@ -55,9 +61,8 @@ def audit(
             "--repair", help="with --deep: restore from the other site, and draw thumbnails again"
         ),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print one JSON document instead of tables")
-    ] = False,
+    histories: Histories = False,
+    as_json: AsJson = False,
     data: Data = None,
 ) -> None:
     """Prove that every offset of a topic is stored or dead-lettered, in both tables.
@@ -70,6 +75,10 @@ def audit(
     row that locates an image against the pack. With `--repair` what is damaged or lost at one site
     is restored from the other. The exit status is 1 if anything is left.
 
+    With `--histories` Kafka is not asked: each detection in the history of an alert should have
+    come as an alert of its own. Those that did not are named by night, visit and detector, with
+    their likely cause. The exit status is 1 if any is unexplained.
+
     With `--json` the same is one JSON document, with the same exit status.
     """
     from stampede.cli.running import running, settings_of
@@ -78,6 +87,8 @@ def audit(
     configure_logs()  # to stderr: stdout has the results alone
     system = running(data)
     settings = settings_of(system)
+    if histories:
+        sys.exit(_histories(settings, site, as_json, not (topics or deep or repair)))
     if deep:
         names = ["store", "replica"] if site is AuditedStore.BOTH else [site.value]
         sys.exit(_deep(settings, site, names, repair, as_json))
@@ -94,8 +105,8 @@ def _deep(
     settings: Settings, site: AuditedStore, names: list[str], repair: bool, as_json: bool
 ) -> int:
     """Read everything and print what is wrong and what was mended; return the exit status."""
-    from stampede.cli.audit_json import deep_json
-    from stampede.cli.object_reports import report_deep, show_progress
+    from stampede.cli.reports.audit_json import deep_json
+    from stampede.cli.reports.object_reports import report_deep, show_progress
     from stampede.handlers.scrub.deep_audit import deep_audit
 
     result = deep_audit(settings, names, repair, show_progress)
@@ -106,10 +117,36 @@ def _deep(
     return 1 if result.left else 0
 
 
+def _histories(settings: Settings, site: AuditedStore, as_json: bool, alone: bool) -> int:
+    """Print which detections never came as an alert; return the exit status.
+
+    `alone` is whether no option was given that it does not go with.
+    """
+    from stampede.cli.reports.audit_json import histories_json
+    from stampede.cli.reports.ledger_report import HistoriesReport, report_histories
+    from stampede.handlers.histories.audit import HistoriesAudit
+    from stampede.store.open import open_objects
+    from stampede.store.programmes.rights import Rights
+
+    if not alone or site is AuditedStore.BOTH:
+        raise SetupError("`--histories` is of one store, and takes no topics or `--deep`")
+    settings = settings.of_second_site() if site is AuditedStore.REPLICA else settings
+    made = HistoriesAudit(open_objects(settings), Rights.of(settings))
+    try:
+        found = HistoriesReport.of(made.groups(), explained=as_json)
+    finally:
+        made.close()
+    if as_json:
+        print(histories_json(site.value, found))
+    else:
+        report_histories(found, results_console())
+    return 1 if found.unexplained else 0
+
+
 def _audit_store(settings: Settings, topics: Topics, everything: bool, as_json: bool) -> int:
     """Print the ledger, and objects in quarantine or lost; return the exit status."""
-    from stampede.cli.audit_json import audit_json
-    from stampede.cli.object_reports import find_objects, report_objects
+    from stampede.cli.reports.audit_json import audit_json
+    from stampede.cli.reports.object_reports import find_objects, report_objects
 
     entries = entries_of(settings, topics, everything, compare=True)
     found = find_objects(settings)
@@ -124,7 +161,7 @@ def _audit_store(settings: Settings, topics: Topics, everything: bool, as_json: 
 
 def _audit_replica(settings: Settings, topics: Topics, everything: bool, as_json: bool) -> int:
     """Print the ledger of the second site and the objects it lacks; return the exit status."""
-    from stampede.cli.audit_json import audit_json
+    from stampede.cli.reports.audit_json import audit_json
 
     ledger = compare_sites(settings, topics, everything)
     status = max(status_of(ledger.entries), 1 if ledger.missing else 0)

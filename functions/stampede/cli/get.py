@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +36,52 @@ Url = Annotated[
 Token = Annotated[
     str | None, typer.Option(help="bearer token, if it demands one", envvar="STAMPEDE_TOKEN")
 ]
+
+WITH_ALERT = "alert"
+"""With this --asof the ids are those of alerts."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the answers come from. Its attributes are options of each command."""
+
+    url: Url = None
+    token: Token = None
+    data: Data = None
+
+    def server(self) -> Server:
+        """The server of --url, or the one that runs. Raises `SetupError`."""
+        from stampede.cli.download import Server
+        from stampede.cli.running import running
+        from stampede.errors import SetupError
+
+        url = self.url
+        if url is None:
+            system = running(self.data)
+            url = system.urls.get("read") if system else None
+        if url is None:
+            raise SetupError("no `stampede up` runs here: start it, or give the server with --url")
+        if not url.startswith(("http://", "https://")):
+            raise SetupError(f"{url!r} is no URL of a server: give one like http://127.0.0.1:8080")
+        return Server(url, self.token)
+
+
+def _of_place(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of `Place`, which make its argument `place`."""
+
+    signatures = (inspect.signature(each, eval_str=True) for each in (command, Place))
+    own, options = (signature.parameters for signature in signatures)
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        place = Place(**{name: given.pop(name) for name in options})
+        command(place=place, **given)
+
+    shown = [each for each in (*own.values(), *options.values()) if each.name != "place"]
+    with_options.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    return with_options
+
+
 Out = Annotated[Path | None, typer.Option(help="file to write; without it stdout")]
 Format = Annotated[Rows, typer.Option("--format", help="of the rows")]
 
@@ -47,56 +96,65 @@ get = typer.Typer(
 
 
 @get.command()
+@_of_place
 def cone(
+    place: Place,
     position: Annotated[
         str, typer.Argument(help="RA and Dec, ICRS: '0.814 16.146' or '00:03:15.4 +16:08:44'")
     ],
     radius: Annotated[str, typer.Option(help="arcsec, or with a unit: 2arcmin, 1deg")] = "5",
     format: Format = Rows.CSV,
     out: Out = None,
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
 ) -> None:
     """Get the objects around a position, the nearest first."""
     ra, dec = _parted(position)
     query = {"ra": ra, "dec": dec, "radius": radius, "format": format}
-    _rows("/v1/cone", query, None, out, _server(url, token, data))
+    _rows("/v1/cone", query, None, out, place.server())
 
 
 @get.command()
+@_of_place
 def lightcurve(
-    object_ids: Annotated[list[str], typer.Argument(help="one object, or several")],
+    place: Place,
+    object_ids: Annotated[
+        list[str], typer.Argument(help="one object, or several; - reads ids from stdin")
+    ],
     magnitudes: Annotated[
         bool, typer.Option("--magnitudes", help="also the columns mag and mag_err")
     ] = False,
+    asof: Annotated[
+        str | None,
+        typer.Option(
+            help="only what the survey had told at this MJD (TAI) or, of one object, with this "
+            f"alert of it; {WITH_ALERT!r}: the ids are of alerts, and what it had told with each",
+            metavar="MJD|ALERT",
+        ),
+    ] = None,
     format: Format = Rows.CSV,
     out: Out = None,
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
 ) -> None:
     """Get the light curve of an object, or of several in one table."""
     from urllib.parse import quote
 
     query = {"format": str(format)} | ({"magnitudes": "true"} if magnitudes else {})
-    server = _server(url, token, data)
-    if len(object_ids) == 1:
-        path = f"/v1/objects/{quote(object_ids[0], safe='')}/lightcurve"
+    if asof is not None:
+        query["asof"] = asof
+    server, ids = place.server(), _ids(object_ids)
+    if len(ids) == 1 and asof != WITH_ALERT:
+        path = f"/v1/objects/{quote(ids[0], safe='')}/lightcurve"
         _rows(path, query, None, out, server)
     else:
-        _rows("/v1/lightcurves", query, object_ids, out, server)
+        _rows("/v1/lightcurves", query, ids, out, server)
 
 
 @get.command()
+@_of_place
 def cutouts(
+    place: Place,
     alert_ids: Annotated[
         list[str], typer.Argument(help="one alert, or several; - reads ids from stdin")
     ],
     out: Annotated[Path, typer.Option(help="folder, in which each alert gets one")] = Path(),
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
 ) -> None:
     """Get the images of alerts as FITS files: OUT/ALERT/science.fits.gz and so on.
 
@@ -105,8 +163,7 @@ def cutouts(
     """
     from stampede.cli.cutout_files import fetch
 
-    ids = sys.stdin.read().split() if alert_ids == ["-"] else alert_ids
-    server = _server(url, token, data)
+    ids, server = _ids(alert_ids), place.server()
     with _to_the_end():
         found = fetch(server, ids, out, lambda line: typer.echo(line, err=True))
     there = f"; {found.there} alerts were there" if found.there else ""
@@ -119,30 +176,33 @@ def cutouts(
 
 
 @get.command()
+@_of_place
 def packet(
+    place: Place,
     alert_id: str,
     out: Out = None,
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
 ) -> None:
     """Get the Avro message of an alert, byte for byte as the survey sent it."""
     from urllib.parse import quote
 
     path = f"/v1/alerts/{quote(alert_id, safe='')}/packet"
-    _rows(path, {}, None, out, _server(url, token, data), "packet")
+    _rows(path, {}, None, out, place.server(), "packet")
 
 
 @get.command()
+@_of_place
 def recent(
+    place: Place,
     limit: Annotated[int, typer.Option(min=1, max=100, help="how many at most")] = 12,
     out: Out = None,
-    url: Url = None,
-    token: Token = None,
-    data: Data = None,
 ) -> None:
     """Get the latest alerts as JSON."""
-    _rows("/v1/alerts", {"limit": str(limit)}, None, out, _server(url, token, data))
+    _rows("/v1/alerts", {"limit": str(limit)}, None, out, place.server())
+
+
+def _ids(given: list[str]) -> list[str]:
+    """The ids that were given, or those on stdin."""
+    return sys.stdin.read().split() if given == ["-"] else given
 
 
 def _rows(
@@ -183,19 +243,3 @@ def _parted(position: str) -> tuple[str, str]:
         )
     half = len(words) // 2
     return ":".join(words[:half]), ":".join(words[half:])
-
-
-def _server(url: str | None, token: str | None, data: Path | None) -> Server:
-    """The server of --url, or the one that runs. Raises `SetupError`."""
-    from stampede.cli.download import Server
-    from stampede.cli.running import running
-    from stampede.errors import SetupError
-
-    if url is None:
-        system = running(data)
-        url = system.urls.get("read") if system else None
-    if url is None:
-        raise SetupError("no `stampede up` runs here: start it, or give the server with --url")
-    if not url.startswith(("http://", "https://")):
-        raise SetupError(f"{url!r} is no URL of a server: give one like http://127.0.0.1:8080")
-    return Server(url, token)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stampede.cli.audit import entries_of
-from stampede.cli.ledger_report import report
 from stampede.cli.options import DATA, Data, progress_console, results_console
+from stampede.cli.reports.ledger_report import report
 from stampede.config.topics import Topics
 from stampede.errors import SetupError
 

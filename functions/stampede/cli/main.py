@@ -13,6 +13,7 @@ from stampede.cli.deadletters import deadletters
 from stampede.cli.doctor import doctor
 from stampede.cli.get import get
 from stampede.cli.ingest import ingest
+from stampede.cli.proofs import proofs
 from stampede.cli.publish import publish
 from stampede.cli.purge import purge
 from stampede.cli.rebuild import rebuild
@@ -59,7 +60,13 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "replay": replay,
     "check-store": check_store,
 }
-GROUPS = {"get": get, "publish": publish, "deadletters": deadletters, "token": token}
+GROUPS = {
+    "get": get,
+    "publish": publish,
+    "proofs": proofs,
+    "deadletters": deadletters,
+    "token": token,
+}
 
 for name, command in COMMANDS.items():
     app.command(name)(command)

@@ -19,11 +19,13 @@ class CompactionSettings(BaseSettings):
     merge_days: float = Field(
         2.0,
         ge=0,
-        description="days after a night, and after they were stored, that packets are merged by "
-        "object; later alerts of that night are merged with those of its month",
+        description="days after a night, and after they were stored, that its packs and raw "
+        "alerts are merged: packets by object, all others into objects of 64 MB",
     )
     merge_seconds: float = Field(
-        20.0, ge=0, description="how long one pass of `compact` merges packets; 0: never"
+        20.0,
+        ge=0,
+        description="how long one pass of `compact` merges objects of each kind; 0: never",
     )
     cutout_days: int | None = Field(
         None, ge=0, description="days after their night that cutouts are kept; unset: for ever"
@@ -50,7 +52,7 @@ class ReconcileSettings(BaseSettings):
     )
     copy_bytes: int = Field(128 * MIB, description="most bytes that all these copies hold")
     reconcile: str = Field(
-        "notifications,retention,restore,packs,thumbnails,positions,replica,leftovers,checkpoints",
+        "notifications,proofs,retention,restore,packs,thumbnails,positions,replica,leftovers,checkpoints",
         description="steps of reconcile, comma-separated; they run in this order",
     )
     notification_patience_seconds: float = Field(
@@ -76,6 +78,21 @@ class ReconcileSettings(BaseSettings):
         gt=0,
         description="how long a pass of the function lists and copies; the next one goes on. "
         "`stampede reconcile` has no limit",
+    )
+
+
+class ProofSettings(BaseSettings):
+    """Settings: proofs of nights."""
+
+    proof_days: float | None = Field(
+        2.0,
+        ge=0,
+        description="days after the end of a night that `reconcile` makes its proof; null: never",
+    )
+    proof_key: str = Field(
+        "",
+        description="file with the Ed25519 private key, PEM, that signs the proofs of nights: "
+        "`stampede proofs key FILE` makes one; without it they are not signed",
     )
 
 

@@ -15,7 +15,12 @@ from stampede.config.functions import (
     SenderSettings,
     TraceSettings,
 )
-from stampede.config.maintenance import CompactionSettings, ReconcileSettings, ScrubSettings
+from stampede.config.maintenance import (
+    CompactionSettings,
+    ProofSettings,
+    ReconcileSettings,
+    ScrubSettings,
+)
 from stampede.config.reading import AccessSettings, CatalogueSettings, CommandSettings, ReadSettings
 from stampede.config.sources import KafkaSettings, NotificationSettings, SourceSettings
 from stampede.config.stores import ReplicaSettings, StoreSettings
@@ -27,6 +32,7 @@ class Settings(  # pydantic takes the fields of the last base first
     CatalogueSettings,
     CommandSettings,
     ScrubSettings,
+    ProofSettings,
     ReconcileSettings,
     CompactionSettings,
     NotificationSettings,

@@ -7,6 +7,7 @@ __all__ = [
     "decoding",
     "function_process",
     "lightcurves",
+    "merges",
     "moved_points",
     "packet_storer",
     "purge",

@@ -102,9 +102,9 @@ def thumbnails_app(name: str, settings: Settings) -> "EventEndpoint":
 
 def compact_app(name: str, settings: Settings) -> "EventEndpoint":
     """`compact`: an event starts a pass over the tables."""
-    from stampede.handlers.compact import compact_tables
+    from stampede.handlers.compact import Compactor
 
-    return pass_app(name, settings, partial(compact_tables, settings))
+    return pass_app(name, settings, Compactor(settings).make_pass)
 
 
 def replicate_app(name: str, settings: Settings) -> "EventEndpoint":

@@ -1,4 +1,4 @@
-"""compact: merges small runs into larger ones, packs of packets, and objects of dead letters.
+"""compact: merges small runs into larger ones, packs, raw alerts, and objects of dead letters.
 
 It keeps no state: a pass lists the runs, merges those that are due, writes a checkpoint if many are
 new, and may die at any time. Several pods may make passes at once: they share the merges.
@@ -14,7 +14,7 @@ from functools import partial
 from stampede.config.settings import Settings
 from stampede.deadletters.merge import merge_letters
 from stampede.errors import StampedeError
-from stampede.handlers.merge_packets import merge_packets
+from stampede.handlers.merges.merges import Merges
 from stampede.handlers.moved_points import MovedPoints
 from stampede.store.compaction.compact import Policy, Report, compact
 from stampede.store.objects.object_store import Objects
@@ -29,27 +29,41 @@ from stampede.telemetry.logs import get_logger
 log = get_logger()
 
 
-def compact_tables(settings: Settings) -> None:
-    """Make one pass over every table, its dead letters, and the packs of packets.
+class Compactor:
+    """Makes passes over every table, its dead letters, the packs and the raw alerts."""
 
-    Each table is compacted even if another one cannot be; then the first error is raised.
-    """
-    objects = open_objects(settings)
-    failed: StampedeError | None = None
-    passes = [
-        *((spec.name, partial(_compact, settings, objects, spec)) for spec in ALL_TABLES.values()),
-        *((name, partial(_merge_letters, objects, name)) for name in TABLES),
-        ("packets", partial(merge_packets, settings, objects)),
-    ]
-    for name, make_pass in passes:
-        try:
-            make_pass()
-        except StampedeError as error:
-            log.error("compacting failed", table=name, outcome=error.name, why=error.message)
-            failed = failed or error
-    store_metrics.COMPACT_PASSES.labels(failed.name if failed else "done").inc()
-    if failed:
-        raise failed
+    def __init__(self, settings: Settings) -> None:
+        self._objects = objects = open_objects(settings)
+        self._merges = Merges(settings, objects)
+        self._steps = [
+            *(
+                (spec.name, partial(_compact, settings, objects, spec))
+                for spec in ALL_TABLES.values()
+            ),
+            *((name, partial(_merge_letters, objects, name)) for name in TABLES),
+        ]
+
+    def make_pass(self) -> None:
+        """Make one pass.
+
+        Each table is compacted even if another one cannot be; then the first error is raised.
+        """
+        failed: StampedeError | None = None
+        for name, step in self._steps:
+            try:
+                step()
+            except StampedeError as error:
+                log.error("compacting failed", table=name, outcome=error.name, why=error.message)
+                failed = failed or error
+        failed = self._merges.run() or failed
+        store_metrics.COMPACT_PASSES.labels(failed.name if failed else "done").inc()
+        if failed:
+            raise failed
+
+
+def compact_tables(settings: Settings) -> None:
+    """Make one pass. Raises as `Compactor.make_pass`."""
+    Compactor(settings).make_pass()
 
 
 def _compact(settings: Settings, objects: Objects, spec: TableSpec) -> None:

@@ -3,6 +3,7 @@
 __all__ = [
     "files",
     "identity",
+    "records",
     "send",
     "tally",
 ]

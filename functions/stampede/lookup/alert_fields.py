@@ -7,104 +7,36 @@ null.
 
 import base64
 import json
-import threading
 from collections.abc import Callable, Collection
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import fastavro
 
 from stampede.alerts import schemas
-from stampede.alerts.framing import Framing, WriterSchema, start_of_record, whole_record
+from stampede.alerts.framing import WriterSchema
 from stampede.alerts.schemas import Schema
-from stampede.config.settings import Settings
-from stampede.errors import Damaged, SchemaRegistryDown, TooLarge
-from stampede.events.kafka.schema_registry import SchemaRegistry
 from stampede.lookup.errors import BadParameter
+from stampede.lookup.stored_records import Plan, StoredRecords
 from stampede.runtime.decompression import Bytes
 
 Convert = Callable[[Any], Any]
-MOST = 32  # plans kept: one for each schema and choice of fields
-MOST_BYTES = 2 << 20
-"""Most bytes of a record, with the places of its images.
-
-272 KB of tiny points make 4.3 MB of JSON in 0.24 s. A real alert with 1,037 points has 0.5 MB.
-"""
-REGISTRY_SECONDS = 1.0  # somebody waits for the response
 MOST_NAMES = 2000  # characters of the known names in an error
 
 
-class _Plan(NamedTuple):
-    """How the records of one schema are read.
+def fields_of(
+    records: StoredRecords, message: Bytes, names: Collection[str] = ()
+) -> dict[str, Any]:
+    """The fields of a message that was stored before: those of `names`, all if there are none.
 
-    Attributes
-    ----------
-    writer
-        The schema up to the last field that is wanted: what follows is not even skipped, which
-        takes half as long as decoding it. The page of a packet has a checksum.
-    reader
-        The schema of the fields that are wanted; None if these are all of `writer`.
-    convert
-        What makes JSON of a decoded record; None if nothing is to be done.
+    What is not wanted is not decoded.
+
+    Raises `BadParameter` if the alert has no field of such a name, and as `StoredRecords.read`.
     """
-
-    writer: Schema
-    reader: Schema | None
-    convert: Convert | None
+    return records.read(message, _plan, frozenset(names))
 
 
-class AlertFields:
-    """Decodes messages. Safe to share between threads."""
-
-    def __init__(self, settings: Settings) -> None:
-        registry = settings.schema_registry
-        self._limit = settings.max_alert_bytes
-        self._schema = SchemaRegistry(registry, REGISTRY_SECONDS).schema if registry else None
-        self._of_thread = threading.local()  # a framing remembers the message before
-        self._plans: dict[tuple[bytes, frozenset[str]], _Plan] = {}
-
-    def of(self, message: Bytes, names: Collection[str] = ()) -> dict[str, Any]:
-        """The fields of a message that was stored before: those of `names`, all if there are none.
-
-        What is not wanted is not decoded.
-
-        Raises `Damaged` if it is no alert, `TooLarge` if its record has more than `MOST_BYTES`,
-        `BadParameter` if the alert has no field of such a name, and `SchemaRegistryDown`.
-        """
-        fields: Any
-        try:
-            schema, record = self._framing().take(message)
-            if len(record) > MOST_BYTES:
-                raise TooLarge(f"the fields of this alert take more than {MOST_BYTES:,} bytes")
-            plan = self._plan(schema, frozenset(names))
-            read = start_of_record if names else whole_record
-            fields = read(record, plan.writer, plan.reader)
-        except (SchemaRegistryDown, TooLarge, BadParameter):
-            raise
-        except Exception as error:  # fastavro raises many types for bad bytes
-            raise Damaged(f"the stored alert cannot be decoded: {error!r:.200}") from error
-        for name in schema.survey.CUTOUT_FIELDS.values():
-            fields.pop(name, None)
-        found: dict[str, Any] = plan.convert(fields) if plan.convert else fields
-        return found
-
-    def _framing(self) -> Framing:
-        """The framing of this thread: none waits for another's request to the registry."""
-        if not hasattr(self._of_thread, "framing"):
-            self._of_thread.framing = Framing(self._limit, self._schema)
-        framing: Framing = self._of_thread.framing
-        return framing
-
-    def _plan(self, schema: WriterSchema, names: frozenset[str]) -> _Plan:
-        plan = self._plans.get((schema.header, names))
-        if plan is None:
-            if len(self._plans) >= MOST:
-                self._plans.clear()
-            plan = self._plans[schema.header, names] = _made_plan(schema, names)
-        return plan
-
-
-def _made_plan(schema: WriterSchema, names: frozenset[str]) -> _Plan:
+def _plan(schema: WriterSchema, names: frozenset[str]) -> Plan[dict[str, Any]]:
     """How to read these fields, all if there are none. Raises `BadParameter`."""
     whole = {key: schema.parsed[key] for key in ("type", "name", "fields")}
     images = {*schema.survey.CUTOUT_FIELDS.values()}
@@ -116,16 +48,33 @@ def _made_plan(schema: WriterSchema, names: frozenset[str]) -> _Plan:
         )
     types = schemas.definitions(whole)
     if not names:
-        return _Plan(schema.parsed, None, _converter(whole, types, images))
+        return Plan(schema.parsed, None, True, _of_fields(_converter(whole, types, images), images))
     kept = [field for field in whole["fields"] if field["name"] in names]
+    # What follows the last wanted field is not even skipped, which takes half as long as decoding
+    # it. The page of a packet has a checksum.
     start = whole["fields"][: 1 + whole["fields"].index(kept[-1])]
     # A field that is kept may be of a type that another one defines.
     reader = schemas.alone({**whole, "fields": kept}, [whole])
-    return _Plan(
+    return Plan(
         _parsed({**whole, "fields": start}),
         _parsed(reader) if len(kept) < len(start) else None,
-        _converter(reader, types),
+        False,
+        _of_fields(_converter(reader, types)),
     )
+
+
+def _of_fields(
+    convert: Convert | None, without: Collection[str] = ()
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What makes JSON of the fields of a record, and drops those of `without`."""
+
+    def convert_all(fields: dict[str, Any]) -> dict[str, Any]:
+        for name in without:
+            fields.pop(name, None)
+        found: dict[str, Any] = convert(fields) if convert else fields
+        return found
+
+    return convert_all
 
 
 def _parsed(schema: Schema) -> Schema:

@@ -39,7 +39,7 @@ from stampede.store.runs.schema import (
 from stampede.store.tables.table import Table
 
 if TYPE_CHECKING:
-    from stampede.lookup.alert_fields import AlertFields
+    from stampede.lookup.stored_records import StoredRecords
 
 PACKET_MISS_AGE = 0.1
 """Seconds between two listings for alerts whose packet is not there: it is stored about as late as
@@ -60,14 +60,14 @@ class Lookup:
         self._retention = Retention.of(settings)
         self.packets = Packets(objects, self.images, self._retention)
         self._settings = settings
-        # Eight tables share nine tenths of the cache: three in each of the two lookups, and those
-        # of thumbnails and of packets, which only small queries read. The rest is for the tails of
-        # both lookups, and for light curves as they were sent.
+        # Nine tables share nine tenths of the cache: four in each of the two lookups, and that of
+        # thumbnails, which only small queries read. The rest is for the tails of both lookups, and
+        # for light curves as they were sent.
         age, stale = settings.refresh_seconds, settings.stale_seconds
         rights = self.rights = self._retention.rights
 
         def table(spec: TableSpec, miss_age: float | None) -> RefreshingTable:
-            whole = Table(objects, spec, settings.cache_bytes * 9 // 80)
+            whole = Table(objects, spec, settings.cache_bytes // 10)
             return RefreshingTable(whole, age, miss_age if relist_on_miss else None, stale, rights)
 
         self.cutouts = table(CUTOUTS, 0.0)
@@ -144,10 +144,26 @@ class Lookup:
         if not found:
             self.alert(alert_id, survey)
             raise NoPacket(f"alert {alert_id} was stored without its packet")
-        versions = of_one_survey(found, alert_id)
+        return self._best(of_one_survey(found, alert_id))
+
+    def kept_packets(self, alert_ids: Sequence[int]) -> list[PacketLocation]:
+        """Where the packets of these alerts are, one version of each as `packet` chooses.
+
+        Alerts of which none is stored, or none is kept any more, are left out.
+        """
+        found = packet_locations(self.packet_locations.lookup(alert_ids)) if alert_ids else []
+        versions: dict[tuple[int, str], list[PacketLocation]] = {}
+        for one in found:
+            if not self.packets.expired(one):
+                versions.setdefault((one.alert_id, one.survey), []).append(one)
+        return [*map(self._best, versions.values())]
+
+    def _best(self, versions: Sequence[PacketLocation]) -> PacketLocation:
+        """The version of an alert's packet that `packet` returns."""
         if len(versions) == 1:
             return versions[0]
-        cutouts = cutout_locations(self.cutouts.lookup([alert_id]), survey)
+        first = versions[0]
+        cutouts = cutout_locations(self.cutouts.lookup([first.alert_id]), first.survey)
 
         def rank(one: PacketLocation) -> tuple[bool, int, int, int]:
             whole = self.packets.whole(one, cutouts)
@@ -155,23 +171,19 @@ class Lookup:
 
         return max(versions, key=rank)
 
-    def with_packet(self, alert_ids: Sequence[int]) -> set[tuple[int, str]]:
-        """Id and survey of those alerts whose packet is stored and kept."""
-        found = packet_locations(self.packet_locations.lookup(alert_ids)) if alert_ids else []
-        kept = (each for each in found if not self.packets.expired(each))
-        return {(location.alert_id, location.survey) for location in kept}
-
     def fields(
         self, alert_id: int, survey: str, names: Collection[str] = ()
     ) -> dict[str, Any] | None:
-        """The fields of an alert of these names, or all; see `AlertFields`.
+        """The fields of an alert of these names, or all; see `alert_fields`.
 
         None if its packet is not stored any more, or not yet. It is noted if they are stored and
         cannot be shown. Raises `StoreDown`, and `BadParameter` if it has no such field.
         """
+        from stampede.lookup.alert_fields import fields_of
+
         try:
             packet = self.packet(alert_id, survey)
-            return self._alert_fields.of(self.packets.without_images(packet), names)
+            return fields_of(self.records, self.packets.without_images(packet), names)
         except (NoPacket, Gone):
             return None
         except Damaged:
@@ -183,10 +195,11 @@ class Lookup:
         return None
 
     @cached_property
-    def _alert_fields(self) -> "AlertFields":
-        from stampede.lookup.alert_fields import AlertFields  # few requests need fastavro
+    def records(self) -> "StoredRecords":
+        """Decodes packets."""
+        from stampede.lookup.stored_records import StoredRecords  # few requests need fastavro
 
-        return AlertFields(self._settings)
+        return StoredRecords(self._settings)
 
     def message(self, packet: PacketLocation) -> bytes:
         """The message of an alert, byte for byte. Raises as `Packets.message`."""

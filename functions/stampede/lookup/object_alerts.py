@@ -17,7 +17,7 @@ def stored_alerts(
 
     Of the alert `chosen` too, even if the survey has withdrawn its detection.
     """
-    ids = measured(detections)["source_id"]
+    ids = measured(detections.select(["source_id", "forced", "limit"]))["source_id"]
     found = lookup.by_alert({*ids.drop_null().to_pylist(), *([chosen] if chosen else [])})
     own = [by_kind(one) for one in found.values() if one[0].object_id == object_id]
     return sorted(own, key=lambda locations: -locations[0].mjd)

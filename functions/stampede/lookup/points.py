@@ -48,7 +48,7 @@ class PointFilter(NamedTuple):
     def apply(self, rows: pa.Table) -> pa.Table:
         """The rows that pass the filter."""
         masks = []
-        if not self.withdrawn:
+        if not self.withdrawn and pc.any(rows["withdrawn"]).as_py():  # of most objects none is
             masks.append(pc.invert(rows["withdrawn"]))
         if self.bands:
             masks.append(pc.is_in(rows["band"], pa.array(self.bands, pa.string())))

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from stampede.read import openapi
-from stampede.read.api import bulk, cone, cross_match, ledger, object_cutouts, scs
+from stampede.read.api import bulk, cone, cross_match, ledger, object_cutouts, proofs, scs
 from stampede.read.pages import alert as alert_page
 from stampede.read.pages import api_docs as docs_page
 from stampede.read.pages import cone as cone_page
@@ -53,11 +53,17 @@ ROUTES = [
         *("format", "responseformat", "kind", "size", "band", "start", "end"),
     ),
     route("/v1/cutouts", "bulk", bulk.post_cutouts, "format", "responseformat", method="POST"),
-    route("/v1/lightcurves", "bulk", bulk.post_light_curves, *LIGHT_CURVE, method="POST"),
+    route("/v1/lightcurves", "bulk", bulk.post_light_curves, *LIGHT_CURVE, "asof", method="POST"),
     route("/v1/cone", "lightcurves", cone.get_cone, *CONE),
     route("/v1/cone", "bulk", cross_match.post_cone, *CONE[2:], method="POST"),
     route("/v1/scs", "lightcurves", scs.get_cone, others=True),
     route("/v1/ledger", "ledger", ledger.get_ledger, "family", "limit", "after"),
+    route("/v1/proofs", "ledger", proofs.get_proofs, "survey", "limit"),
+    route("/v1/proofs/{survey}/{night}", "ledger", proofs.get_proof, "sha256"),
+    route("/v1/proofs/{survey}/{night}/ranges", "bulk", proofs.post_ranges, method="POST"),
+    route("/v1/proofs/{survey}/{night}/entries", "bulk", proofs.get_entries, "from", "until"),
+    route("/v1/alerts/{alert_id}/proof", "cutouts", proofs.get_alert_proof, "survey"),
+    route("/.well-known/stampede-proof-keys", "", proofs.get_key),
     _page("/docs", docs_page.docs_page),
     route("/static/{file}", "", static_files.get_static),
     route("/openapi.json", "", openapi.get_openapi),

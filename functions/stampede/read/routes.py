@@ -24,6 +24,7 @@ ROUTES = [  # the first that matches; most requests are for cutouts
         "lightcurves",
         lightcurves.get_light_curve,
         *LIGHT_CURVE,
+        "asof",
     ),
     Route("/metrics", metrics_endpoint.endpoint),
     Route("/health/liveness", health.liveness),

@@ -18,12 +18,13 @@ from stampede.lookup.ledger_cache import LedgerCache
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.async_images import QuickImages
 from stampede.lookup.packs.pack_alerts import PackAlerts
+from stampede.proofs.proof_reader import ProofReader
 from stampede.read.access.access import Access
 from stampede.read.errors import TooManyQueries
 from stampede.read.summaries.latest_alerts import LatestAlerts
 from stampede.read.summaries.maintenance_state import UpkeepCache
 from stampede.read.summaries.night_counts import NightCounts
-from stampede.read.summaries.nights import NightAlerts
+from stampede.read.summaries.nights import NightAlerts, NightPacks
 from stampede.read.web.chunks import chunk_limit
 from stampede.store.objects.lru_cache import Cache
 from stampede.store.objects.object_store import Objects
@@ -121,6 +122,7 @@ class ReadService:
     bulk_bytes: Budget
     parsing: asyncio.Lock
     ledger: LedgerCache
+    proofs: ProofReader
     upkeep: UpkeepCache
     pack_alerts: PackAlerts
     latest: LatestAlerts
@@ -133,6 +135,7 @@ class ReadService:
     def over(cls, objects: Objects, settings: Settings) -> "ReadService":
         """The service over a store."""
         lookup, pack_alerts = Lookup(objects, settings), PackAlerts(objects)
+        night_packs = NightPacks(objects, lookup.rights)
         tables = {
             table.spec.name: table for table in (lookup.cutouts.table, lookup.detections.table)
         }
@@ -150,11 +153,12 @@ class ReadService:
             Budget(settings.bulk_bytes),
             asyncio.Lock(),
             LedgerCache(lookup.objects, tables, settings),
+            ProofReader(objects),
             UpkeepCache(lookup, settings),
             pack_alerts,
-            LatestAlerts(lookup, pack_alerts),
-            NightCounts(objects, pack_alerts, lookup.rights),
-            NightAlerts(objects, pack_alerts, lookup.rights),
+            LatestAlerts(lookup, night_packs, pack_alerts),
+            NightCounts(objects, night_packs, pack_alerts),
+            NightAlerts(night_packs, pack_alerts),
             ThreadRunner(1, "ledger"),
             ThreadRunner(1, "upkeep"),
         )

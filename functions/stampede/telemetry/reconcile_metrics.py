@@ -37,6 +37,7 @@ NOTIFICATIONS_OFF = Gauge(
     "stampede_notifications_off",
     "1 if the bucket sends no notifications, because none came, as of the last pass; otherwise 0",
 )
+PROOFS = Counter("stampede_proofs_total", "Proofs of nights that were made", ["survey"])
 RECONCILE_PASSES = Counter("stampede_reconcile_passes_total", "Passes", ["outcome"])
 RECONCILE_LISTED = Gauge(
     "stampede_reconcile_listed_keys",

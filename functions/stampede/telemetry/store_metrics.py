@@ -9,10 +9,10 @@ COMPACTED_NEW_BYTES = Counter(
     "Bytes merged for the first time; rewritten bytes over these: the cost of storing a byte",
     ["table"],
 )
-MERGED_PACKET_BYTES = Counter(
-    "stampede_merged_packet_bytes_total",
-    "Bytes of packs of packets that were merged by object, and of the packs made of them",
-    ["direction"],
+MERGED_BYTES = Counter(
+    "stampede_merged_pack_bytes_total",
+    "Bytes of packs and raw alerts that were merged, and of the objects made of them",
+    ["kind", "direction"],
 )
 RUNS = Gauge("stampede_runs", "Live runs, as of the last compaction", ["table", "level"])
 RUN_BYTES = Gauge(

@@ -3,8 +3,8 @@
 It writes the runs that compaction leaves after a number of alerts (see `synthetic`) into a real
 Ceph. Then a new process reads them as `read` does, and `read` itself is started with the largest
 table (see `starts`). At 10^9 alerts the parts are made up and share the bytes of a few real
-ones (see `parts`). docs/scale.md extends the model, which is compared with each figure here,
-to ten years.
+ones (see `parts`). `stampede bench starts` is about 3 x 10^10 (see `decade`).
+docs/scale.md extends the model, which is compared with each figure here, to ten years.
 """
 
 import math

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from stampede.config.settings import Settings
 from stampede.runtime.progress import silent
+from stampede.store.s3.bucket import S3Objects
 from stampede_bench.figures import Context
 from stampede_bench.instruments.bucket import open_bucket
 from stampede_local import installer
@@ -33,6 +34,10 @@ class Servers(NamedTuple):
         open_bucket(settings).ensure_bucket()
         return settings
 
+    def bucket(self, name: str) -> S3Objects:
+        """Make a bucket."""
+        return open_bucket(self.settings(name))
+
     @property
     def pids(self) -> dict[str, int]:
         """Process ids by name."""
@@ -41,13 +46,13 @@ class Servers(NamedTuple):
 
 
 @contextmanager
-def servers(context: Context, kafka: bool) -> Iterator[Servers]:
+def servers(context: Context, kafka: bool, osds: int = 1) -> Iterator[Servers]:
     """Start the servers, and stop them afterwards."""
     progress = context.progress
     installer.ensure(installer.CEPH, context.install, progress)
     with ExitStack() as stack:
         ceph = stack.enter_context(
-            LocalCeph(context.scratch / "ceph", free_port(50), progress=progress)
+            LocalCeph(context.scratch / "ceph", free_port(50), osds=osds, progress=progress)
         )
         broker = None
         if kafka:

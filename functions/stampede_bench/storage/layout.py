@@ -7,6 +7,8 @@ fastest. On a busy machine CPU time per item, which includes Ceph's, is steadier
 Nothing in a pack is overwritten: a new version is a row in a new pack, and the index points to the
 later night. The bytes of the old version stay until the packs of its night are deleted. That
 deletion is measured as "delete and write".
+
+With ``--pool ec`` it measures pools instead: see `pools`.
 """
 
 import os
@@ -22,6 +24,7 @@ from stampede_bench.instruments.bucket import clear, open_bucket
 from stampede_bench.instruments.cpu import Cpu
 from stampede_bench.instruments.servers import servers
 from stampede_bench.reading.images import CUTOUT_BYTES, KB, NIGHT, images, noise, seconds, store
+from stampede_bench.storage import pools
 
 SIZES = (CUTOUT_BYTES, 100 * KB, 500 * KB)
 PACK_BYTES = 300 * 3 * CUTOUT_BYTES
@@ -51,6 +54,9 @@ class Rate(NamedTuple):
 
 def measure(context: Context) -> Iterator[Figure]:
     """Every size. Cutouts are judged: of them objects and packs are written in turn."""
+    if context.pool:
+        yield from pools.measure(context)
+        return
     with servers(context, kafka=False) as running:
         bucket = open_bucket(running.settings("bench-layout"))
         for size in SIZES:

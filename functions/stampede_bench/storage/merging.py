@@ -28,6 +28,7 @@ from stampede.store.tables.table import Table
 from stampede_bench.figures import Bound, Context, Figure, Rival
 from stampede_bench.ingestion.decode import batch_decoder, views_of_one_buffer
 from stampede_bench.instruments.load import LONG_LSST_HISTORY, LSST_HISTORY
+from stampede_bench.storage.settled_night import one_night
 from stampede_simulator.alert_bytes import SimulatedAlert
 from stampede_simulator.simulator import Fields, Mix, Simulator
 from stampede_simulator.sky import FIRST_NIGHT, MOST_NIGHTS
@@ -56,6 +57,10 @@ def measure(context: Context) -> Iterator[Figure]:
         messages = sum(map(len, nights.values()))
         context.progress(f"storing and merging {messages:,} {survey.upper()} alerts of a month")
         yield from one_month(survey, nights)
+    for survey, rows in LOADS[::2]:
+        alerts = context.scaled(3000, 600, least=80)
+        context.progress(f"storing and merging a night of {alerts:,} {survey.upper()} alerts")
+        yield from one_night(survey, rows, alerts)
 
 
 def month(survey: str, rows: int, objects: int) -> dict[int, list[SimulatedAlert]]:

@@ -90,11 +90,11 @@ def figures(alerts: Load, bounds: Bounds) -> Iterator[Figure]:
         yield Figure(subject, name, packed, "bytes/byte", one_each)
 
 
-def erasure_coded(sizes: Sequence[int], unit: int) -> int:
+def erasure_coded(sizes: Sequence[int], unit: int, data: int = DATA, parity: int = PARITY) -> int:
     """Bytes that objects of these sizes take on erasure-coded disks."""
     total = 0
     for size in sizes:
         for start in range(0, size, PIECE):
-            stripes = -(-min(PIECE, size - start) // (DATA * CHUNK))
-            total += (DATA + PARITY) * -(-stripes * CHUNK // unit) * unit
+            stripes = -(-min(PIECE, size - start) // (data * CHUNK))
+            total += (data + parity) * -(-stripes * CHUNK // unit) * unit
     return total

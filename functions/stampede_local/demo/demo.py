@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from stampede.cli.audit import entries_of
-from stampede.cli.ledger_report import report
 from stampede.cli.options import progress_console, results_console
+from stampede.cli.reports.ledger_report import report
 from stampede.config.topics import Topics
 from stampede.handlers.audit.status import Status
 from stampede.ingest import files

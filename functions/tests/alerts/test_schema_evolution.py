@@ -277,7 +277,10 @@ def mixed(first: int) -> list[bytes]:
 @pytest.mark.integration
 @pytest.mark.parametrize("name", ["cutouts", "lightcurves"])
 def test_good_alerts_hardly_wait_for_new_ones(serve, kafka, topic: str, name: str) -> None:
-    """At most twice the time that they take alone, and a second, as this machine may be busy."""
+    """At most twice the time that they take alone, and a second, as this machine may be busy.
+
+    The better of two rounds counts: other tests run beside.
+    """
     with Receiver() as letters:
         served = serve(
             name,
@@ -299,10 +302,12 @@ def test_good_alerts_hardly_wait_for_new_ones(serve, kafka, topic: str, name: st
             return sum(found.values())
 
         seconds_until_committed(mixed(1000)[1::9], 20)  # consumers join
-        good = [message for message in mixed(2000) if message not in NEW]
-        alone = seconds_until_committed(good, 180)
-        with_new = seconds_until_committed(mixed(3000), 360)
-        print(f"{name}: {alone:.1f} s alone, {with_new:.1f} s with 20 others among them")
-        assert with_new < 2 * alone + 1
+        alone, with_new = [], []
+        for first, total in ((2000, 180), (4000, 520)):
+            good = [message for message in mixed(first) if message not in NEW]
+            alone.append(seconds_until_committed(good, total))
+            with_new.append(seconds_until_committed(mixed(first + 1000), total + 180))
+        print(f"{name}: {alone} s alone, {with_new} s with 20 others among them")
+        assert min(with_new) < 2 * min(alone) + 1
         assert letters.accepted == []
-        assert 'outcome="stored"} 360.0' in metrics(served).decode()
+        assert 'outcome="stored"} 700.0' in metrics(served).decode()

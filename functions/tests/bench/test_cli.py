@@ -25,6 +25,7 @@ app.command()(bench)
 
 
 @pytest.mark.integration
+@pytest.mark.nightly
 def test_the_command_writes_json_and_tables(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("sys.argv", ["stampede", "bench", "decode", "--quick"])
     done = CliRunner().invoke(app, ["decode", "--quick", "--out", str(tmp_path)])
@@ -75,6 +76,10 @@ def dies(context: Context) -> Iterator[Figure]:
     os._exit(3)
 
 
+def counts_peers(context: Context) -> Iterator[Figure]:
+    yield Figure("peers", " ".join(f"{name}={path}" for name, path in context.peers), 2.0, "")
+
+
 LOCK = threading.Lock()
 
 
@@ -108,3 +113,32 @@ def test_an_unknown_benchmark_is_an_error(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["moon", "--out", str(tmp_path)])
     assert done.exit_code == 1
     assert "no benchmark 'moon'" in str(done.exception)
+
+
+@pytest.mark.parametrize("names", [[], ["read"], ["layout", "read"]])
+def test_a_pool_is_only_for_the_layout(tmp_path: Path, names: list[str]) -> None:
+    done = CliRunner().invoke(app, [*names, "--pool", "ec", "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "--pool is an option of `stampede bench layout` alone" in str(done.exception)
+
+
+def test_a_peer_that_is_unknown_is_an_error_before_anything_runs(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["peers", "--peer", "lasair=/x", "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "no peer 'lasair'" in str(done.exception)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_peers_are_given_to_no_other_benchmark(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["space", "--peer", "fink=/x", "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "--peer is an option of `stampede bench peers` alone" in str(done.exception)
+
+
+def test_a_benchmark_gets_the_folders_of_peers(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("stampede_bench.cli.measure_of", {"peers": counts_peers}.get)
+    peers = ["--peer", f"fink={tmp_path}", "--peer", "rubin-server=/x"]
+    done = CliRunner().invoke(app, ["peers", *peers, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    (figure,) = json.loads((tmp_path / "bench.json").read_text())["figures"]
+    assert figure["name"] == f"fink={tmp_path} rubin-server=/x"

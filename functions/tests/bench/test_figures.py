@@ -1,7 +1,7 @@
 import pytest
 
 from stampede_bench import report
-from stampede_bench.figures import Bound, Figure, Rival, over_rounds, percentile
+from stampede_bench.figures import Bound, Figure, Rival, by_subject, over_rounds, percentile
 
 RATE = Figure("alerts", "stored", 450.0, "/s", Rival("one by one", 150.0), Bound(">=", 300.0))
 
@@ -43,3 +43,18 @@ def test_the_median_of_several_rounds_keeps_the_rival_of_its_round() -> None:
     assert (rate.value, rate.ratio, rate.spread) == (200.0, 2.0, (100.0, 300.0))
     assert late.spread == (80.0, 80.0)
     assert [figure.spread for figure in over_rounds(rounds[:1])] == [None, None]
+
+
+def test_the_median_of_ratios_is_of_a_round_of_its_own() -> None:
+    rounds = [
+        [RATE._replace(value=value, rival=Rival("one by one", rival), requirement=None)]
+        for value, rival in ((4.0, 8.0), (3.0, 3.0), (5.0, 6.25))
+    ]
+    [by_value], [by_ratio] = over_rounds(rounds), over_rounds(rounds, by_ratio=True)
+    assert (by_value.value, by_value.ratio) == (4.0, 0.5)
+    assert (by_ratio.value, by_ratio.ratio, by_ratio.spread) == (5.0, 0.8, (3.0, 5.0))
+
+
+def test_figures_of_a_subject_make_one_table() -> None:
+    mixed = [LATE._replace(subject=subject, name=name) for subject, name in ("aw", "bx", "ay")]
+    assert [each.subject + each.name for each in by_subject(mixed)] == ["aw", "ay", "bx"]

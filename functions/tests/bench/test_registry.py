@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stampede.errors import SetupError
-from stampede_bench.registry import BENCHMARKS, measure_of
+from stampede_bench.registry import BENCHMARKS, USUAL, measure_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -16,6 +16,11 @@ def test_every_benchmark_has_a_measure() -> None:
     assert all(callable(measure_of(name)) for name in BENCHMARKS)
     with pytest.raises(SetupError, match="no benchmark 'moon': there are decode, "):
         measure_of("moon")
+
+
+def test_peers_run_only_if_they_are_named() -> None:
+    """They need checkouts that a user makes."""
+    assert BENCHMARKS.keys() - USUAL == {"peers"}
 
 
 @pytest.mark.integration
@@ -28,7 +33,7 @@ def test_make_bench_finds_what_all_benchmarks_need() -> None:
     assert path
     code = (
         f"import sys; sys.path[:0] = [{str(ROOT / 'functions')!r}]\n"
-        "from stampede_bench.registry import BENCHMARKS, measure_of\n"
+        "from stampede_bench.registry import BENCHMARKS, USUAL, measure_of\n"
         "assert [measure_of(name) for name in BENCHMARKS]"
     )
     env = {**os.environ, "PYTHONPATH": path[1]}

@@ -44,3 +44,16 @@ def test_the_report_marks_missed_bounds(tmp_path: Path) -> None:
     assert report.bounds_table({"a": [LATE._replace(requirement=None)]}) == []
     (shown,) = re.findall(r"!\[.*\]\((.*)\)", text)
     assert (tmp_path / shown).read_text().startswith("<svg")
+
+
+def test_notes_stand_below_the_table_of_their_figure() -> None:
+    about = {
+        "when": "2026-03-01T00:00:00+00:00",
+        "machine": {"processor": "abacus", "cores": 2, "memory_gb": 8.0, "load_before": 0.5},
+        "versions": {"python": "3.11"},
+        "command": "stampede bench peers",
+    }
+    found = {"peers": [RATE._replace(note="changed: no TLS."), LATE._replace(subject="others")]}
+    *_, table, others = report.markdown(about, found).split("### ")
+    assert table.endswith("\n\n- stored: changed: no TLS.\n\n")
+    assert "- " not in others.replace("---", "")

@@ -27,6 +27,7 @@ from stampede.cli.download import Server
 from stampede.cli.get import get
 from stampede.config.settings import Settings
 from stampede.errors import SetupError, StampedeError
+from stampede.handlers import cutouts
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
@@ -42,6 +43,7 @@ from tests.support.read.read_service import (
     serving,
 )
 from tests.support.store.damaged_store import ALERTS, damage, damage_image, store_of_three
+from tests.support.store.stored_packets import store, ztf_with_images
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +72,31 @@ def test_rows_are_those_of_the_server_in_each_format(run, read: Reader, tmp_path
     rows = list(csv.DictReader(io.StringIO(found.stdout)))
     assert {row["object_id"] for row in rows} == {ZTF_OBJECT, LSST_OBJECT}
     assert "mag_err" in rows[0]
+
+
+def test_light_curves_as_they_were_known(tmp_path: Path) -> None:
+    settings = Settings(store=f"file://{tmp_path}/store", spool=tmp_path)
+    store(settings, [ztf_with_images(number, 59_000.0 + number) for number in (1, 2)])
+    store(settings, [ztf_with_images(3, 59_003.0)], first=2, functions=[cutouts])
+    name = "ZTF18aaaaaaa"
+    for read in serving(make_app(settings)):
+
+        def run(*words: str, url: str = read.url, stdin: str | None = None) -> Result:
+            return CliRunner().invoke(get, ["lightcurve", *words, "--url", url], input=stdin)
+
+        one = run(name, "--asof", "59001.5")
+        path = f"/v1/objects/{name}/lightcurve?format=csv"
+        assert one.stdout_bytes == read(f"{path}&asof=59001.5").data != read(path).data
+        many = run(name, "ZTF18nothere", "--asof", "59001.5")
+        assert {row["alert_id"] for row in csv.DictReader(io.StringIO(many.stdout))} == {"1"}
+        for words, stdin in ((("1", "2"), None), (("-",), "1\n2\n")):
+            found = run(*words, "--asof", "alert", stdin=stdin)
+            assert found.exit_code == 0, found.output
+            rows = csv.DictReader(io.StringIO(found.stdout))
+            assert {row["alert_id"] for row in rows} == {"1", "2"}
+        lacking = run("3", "--asof", "alert", "--format", "parquet", "--out", f"{tmp_path}/rows")
+        assert (lacking.exit_code, pq.read_table(tmp_path / "rows").num_rows) == (1, 0)
+        assert "no packet of that time is kept" in lacking.stderr
 
 
 def test_cutouts_are_the_files_of_the_survey(run, tmp_path: Path) -> None:

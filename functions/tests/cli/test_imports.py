@@ -13,24 +13,21 @@ from stampede_simulator.faults import FAULTS
 pytestmark = pytest.mark.integration
 
 HEAVY = {"asyncio", "numpy", "pyarrow", "pydantic", "structlog", "uvicorn"}
-# Of CPU. Measured 0.16 s for `stampede --help`, 0.18 s for a command's. HEAVY is the strict check.
-HELP_SECONDS = 0.5
+# A number, not seconds: those depend on the machine (0.16 to 0.4 s of CPU). `stampede --help` loads
+# 290, a command's up to 355, half of them Python's own.
+HELP_MODULES = 420
 
 RUN = """
-import atexit, resource, sys
+import atexit, sys
 
-def report():
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    print(usage.ru_utime + usage.ru_stime, *sorted(sys.modules), file=sys.stderr)
-
-atexit.register(report)
+atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))
 from stampede.cli.main import main
 main()
 """
 
 
-def run(*arguments: str, **env: str) -> tuple[str, float, set[str]]:
-    """The output of a command, the seconds of CPU that it took, and the modules that it loaded."""
+def run(*arguments: str, **env: str) -> tuple[str, set[str]]:
+    """The output of a command, and the modules that it loaded."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("STAMPEDE_")}
     done = subprocess.run(
         [sys.executable, "-c", RUN, *arguments],
@@ -40,8 +37,7 @@ def run(*arguments: str, **env: str) -> tuple[str, float, set[str]]:
         env=clean | {"COLUMNS": "300", "TERM": "dumb"} | env,
     )
     assert done.returncode == 0, done.stderr
-    seconds, *modules = done.stderr.split()
-    return done.stdout, float(seconds), set(modules)
+    return done.stdout, set(done.stderr.split())
 
 
 def packages(modules: set[str]) -> set[str]:
@@ -49,18 +45,18 @@ def packages(modules: set[str]) -> set[str]:
 
 
 def test_help_is_quick_and_loads_nothing_heavy() -> None:
-    help_text, seconds, modules = run("--help")
+    help_text, modules = run("--help")
     assert all(f" {command} " in help_text for command in ("up", "demo", "bench", "deadletters"))
     assert not HEAVY & packages(modules)
-    assert seconds < HELP_SECONDS
+    assert len(modules) < HELP_MODULES
 
 
 @pytest.mark.parametrize("command", ["audit", "up", "deadletters list", "get cone"])
 def test_help_of_a_command_draws_no_frames(command: str) -> None:
-    help_text, seconds, modules = run(*command.split(), "--help")
+    help_text, modules = run(*command.split(), "--help")
     assert "[env var: STAMPEDE_DATA" in " ".join(help_text.split())  # wrapped
     assert not {"typer.rich_utils", "rich.markdown", "numpy", "pyarrow"} & modules
-    assert seconds < HELP_SECONDS
+    assert len(modules) < HELP_MODULES
 
 
 @pytest.mark.parametrize(
@@ -85,7 +81,7 @@ def test_shells_complete_commands_and_options(words: str, completed: str) -> Non
 
 def test_listing_dead_letters_loads_no_ceph_and_no_functions(tmp_path: Path) -> None:
     store = {"STAMPEDE_STORE": f"file://{tmp_path}/store", "XDG_DATA_HOME": str(tmp_path)}
-    listed, _, modules = run("deadletters", "list", **store)
+    listed, modules = run("deadletters", "list", **store)
     assert "no dead letters" in listed
     assert not {"stampede_local", "stampede_bench", "uvicorn"} & packages(modules)
     assert not [name for name in modules if name.startswith("stampede.handlers.")]
@@ -149,7 +145,7 @@ def test_a_worker_imports_before_its_first_batch_what_stores_it() -> None:
 
 
 def test_help_names_every_fault() -> None:
-    help_text, _, modules = run("simulate", "--help")
+    help_text, modules = run("simulate", "--help")
     assert "stampede_simulator.faults" not in modules
     words = set(help_text.replace(",", " ").split())
     assert set(FAULTS) <= words

@@ -26,7 +26,7 @@ from tests.support.store.whole_store import Filled, fill_store
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 SEED = int(os.environ.get("SEED", "0")) or (12 if ROUNDS == 1 else time.time_ns() % 1_000_000)
-STORES = 40 * ROUNDS
+STORES = [6, pytest.param(40 * ROUNDS, marks=pytest.mark.nightly)]
 Call = Callable[[Path], Any]
 
 
@@ -118,8 +118,9 @@ def outcome(call: Call, folder: Path) -> Any:
 
 @pytest.mark.long
 @pytest.mark.timeout(900 * ROUNDS)
+@pytest.mark.parametrize("stores", STORES)
 def test_no_command_and_no_call_is_wrong_unsaid(
-    filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    filled: Filled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stores: int
 ) -> None:
     monkeypatch.setenv("STAMPEDE_STORE", filled.settings.store)
     monkeypatch.setattr("stampede.cli.running.DATA", tmp_path / "none")
@@ -128,7 +129,7 @@ def test_no_command_and_no_call_is_wrong_unsaid(
         truth = {name: call(tmp_path) for name, call in calls_of(filled, read.url).items()}
     print(f"again with ROUNDS={ROUNDS} SEED={SEED}")
     wrong, count, keys = list[str](), 0, [info.key for info in filled.objects.list("")]
-    for number in range(STORES):
+    for number in range(stores):
         key, way = dice.choice(keys), list(Way)[number % len(Way)]
         changed = change(filled.objects, key, way, dice)
         whole = {each: (root / each).read_bytes() for each in changed}

@@ -9,8 +9,8 @@ from typer.core import TyperCommand, TyperGroup
 from stampede.cli.main import app
 from stampede_local import cli as local
 
-# They use no system: `serve` is a part of one, with the settings that it is given.
-WITHOUT = {"version", "serve", "token new"}
+# They use no system: `serve` is a part of one, with the settings that it is given; two make keys.
+WITHOUT = {"version", "serve", "token new", "proofs key"}
 
 
 def commands() -> Iterator[tuple[str, TyperCommand]]:

@@ -27,7 +27,8 @@ from stampede.config.settings import Settings
 from stampede.errors import StampedeError
 from stampede.events.cloudevents.event import parse
 from stampede.images import fits, thumbnail
-from stampede.lookup.alert_fields import AlertFields
+from stampede.lookup.alert_fields import fields_of
+from stampede.lookup.stored_records import StoredRecords
 from stampede.read.formats.light_curves import FORMATS, with_magnitudes
 from stampede.read.web import id_list, parameters
 from stampede_simulator.simulator import Mix, Simulator
@@ -114,10 +115,10 @@ def id_lists(data: bytes) -> None:
 def fields(data: bytes) -> None:
     """Give all fields of an alert as JSON, and one of them as among all."""
     with suppress(StampedeError):
-        found = _fields().of(data)
+        found = fields_of(_records(), data)
         whole = pydantic_core.to_json(found, inf_nan_mode="null")
         for name in [*found][-1:]:
-            some = pydantic_core.to_json(_fields().of(data, [name]), inf_nan_mode="null")
+            some = pydantic_core.to_json(fields_of(_records(), data, [name]), inf_nan_mode="null")
             assert json.loads(some) == {name: json.loads(whole)[name]}
 
 
@@ -171,8 +172,8 @@ def _row(text: str, numbers: Iterator[float]) -> dict:
 
 
 @cache
-def _fields() -> AlertFields:
-    return AlertFields(Settings(schema_registry=None))
+def _records() -> StoredRecords:
+    return StoredRecords(Settings(schema_registry=None))
 
 
 @cache

@@ -57,7 +57,7 @@ def test_the_monitor_tells_a_restarted_osd_from_the_old_one(tmp_path: Path) -> N
     server = LocalCeph(tmp_path / "a", free_port(2), gigabytes=2)
     for _ in range(2):
         with server:
-            pid = server.osd.pid
+            pid = server.osds[0].pid
         boots = re.findall(r"osd\.0 v2:127\.0\.0\.1:\d+/(\d+) boot", server.monitor.log.read_text())
         assert int(boots[-1]) != pid
     assert len({*boots}) == len(boots) == 2

@@ -120,7 +120,7 @@ def test_runs_that_lack_a_column_of_the_key_verify(with_alert, monkeypatch, most
     [run] = table.runs()
     file = table.reader.open(run)
     for group, block in file.fetch(file.numbers):
-        assert file.decode(group, block, key_only=True).column_names == list(CUTOUTS.key)
+        assert file.decode(group, block, CUTOUTS.key).column_names == list(CUTOUTS.key)
 
 
 def test_sql_over_runs_of_both_kinds(objects: MemoryObjects, tmp_path: Path) -> None:

@@ -120,6 +120,10 @@ def test_cached_answers_do_not_wait_for_threads():
 
 BODIES = {"/v1/cone": b"10,-5"}
 EXAMPLES = {
+    "/v1/proofs/{survey}/{night}": "/v1/proofs/ztf/59400",
+    "post /v1/proofs/{survey}/{night}/ranges": "/v1/proofs/ztf/59400/ranges",
+    "/v1/proofs/{survey}/{night}/entries": "/v1/proofs/ztf/59400/entries",
+    "/v1/alerts/{alert_id}/proof": f"/v1/alerts/{ZTF_ALERT}/proof",
     "/v1/cone": "/v1/cone?ra=10&dec=-5&radius=5",
     "post /v1/cone": "/v1/cone?radius=5",
     "/v1/scs": "/v1/scs?RA=10&DEC=-5&SR=0.001",

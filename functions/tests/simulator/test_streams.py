@@ -48,7 +48,7 @@ def bytes_per_row(bodies: list[bytes]) -> float:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rows", [20, 250, 573])
+@pytest.mark.parametrize("rows", [20, 250, pytest.param(573, marks=pytest.mark.nightly)])
 def test_histories_have_any_length(rows: int) -> None:
     lengths = [len(alert.points) - 1 for alert in alerts(90, Fields.of_history(rows))]
     assert 0.75 * rows < np.mean(lengths) < 1.3 * rows

@@ -24,6 +24,7 @@ log = get_logger()
 
 REVOKE_SECONDS = 3.0  # the whole group waits while one member gives up a partition
 LEAVE_SECONDS = 1.0
+ANSWER_SECONDS = 5.0  # of a commit that is waited for
 
 
 class AssignedPartitions:
@@ -344,13 +345,38 @@ def _commit(
         if asynchronous:
             consumer.commit(offsets=offsets)
         else:
-            consumer.commit(offsets=offsets, asynchronous=False)
+            _commit_within(consumer, offsets, ANSWER_SECONDS)
     except KafkaException as error:
         # Harmless: after a restart the records since the last commit are sent again.
         log.warning("commit failed", reason=error.args[0].str(), partitions=_names(offsets))
         return
     for key, position in changed.items():
         partitions[key].committed = position
+
+
+def _commit_within(
+    consumer: confluent_kafka.Consumer, offsets: list[TopicPartition], seconds: float
+) -> None:
+    """Commit, and wait until Kafka has the offsets, but not for ever.
+
+    The client's synchronous call takes no time limit, and waited for minutes after Kafka had gone.
+    In a thread it gets no answer while a rebalance calls back. So the offsets are read back: that
+    has a limit, and the client asks Kafka one after the other. What it commits after the limit is
+    old, and harmless.
+
+    Raises
+    ------
+    KafkaException
+        Kafka does not answer in time, or has not taken the offsets.
+    """
+    consumer.commit(offsets=offsets)
+    kept = consumer.committed([TopicPartition(*_key(each)) for each in offsets], seconds)
+    if {_key(each): each.offset for each in kept} != {_key(each): each.offset for each in offsets}:
+        raise KafkaException(KafkaError(KafkaError._FAIL, "Kafka has not taken the offsets"))
+
+
+def _key(partition: TopicPartition) -> PartitionKey:
+    return partition.topic, partition.partition
 
 
 def _names(partitions: Sequence[TopicPartition]) -> list[str]:

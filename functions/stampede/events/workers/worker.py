@@ -209,6 +209,7 @@ def run_worker(
     store = _batch_storer(make_batch_storer, settings)
     gc.collect()
     gc.freeze()  # what is here now stays: a later collection need not look at it
+    gc.disable()  # a batch makes many objects, and they are collected after it
     while True:
         try:
             spooled = pipe.recv()

@@ -10,12 +10,14 @@ from stampede.store.objects.object_store import Objects
 from stampede.store.runs.run import RunInfo
 from stampede.store.runs.run_name import prefix
 from stampede.store.runs.schema import ALL_TABLES, TableSpec
-from stampede.store.tables.checkpoint import Checkpoint
+from stampede.store.tables.checkpoint import Checkpoint, is_checkpoint
 from stampede.store.tables.checkpoint_files import (
+    is_file_beside,
     listed_checkpoints,
     put_checkpoint,
     read_checkpoint,
     same_entry,
+    with_files,
 )
 from stampede.store.tables.table import Table
 from stampede.telemetry.logs import get_logger
@@ -41,9 +43,10 @@ class Rebuilt(NamedTuple):
         Number of parts that it does not name.
     wrong
         What is wrong with a checkpoint: its key and the reason, by the key of the part, or by its
-        own if it is damaged.
+        own if it is damaged. Or that a file beside it is damaged, by its key.
     unreadable
-        Checkpoints that the store does not give, though it gives others, and why. They stay.
+        Checkpoints and files beside them that the store does not give, though it gives others, and
+        why. They stay.
     faults
         Parts that are damaged or lost: no checkpoint repairs them.
     written
@@ -94,17 +97,22 @@ def _rebuild(table: Table, write: bool) -> Rebuilt:
     table.refresh()
     seconds = time.perf_counter() - start
     found = {part.key: part for part in table.listed()}
-    sound, wrong, bad, unreadable = _compared(table.objects, table.spec, found)
+    sound, wrong, bad, unreadable, gone = _compared(table.objects, table.spec, found)
     newest = sound[-1] if sound else None
     named = newest.parts if newest else {}
     written, remembered = None, table.listing.remembered()
     if write:
-        changed = len(named) != len(remembered) or any(
-            not same_entry(part, named.get(part.key)) for part in remembered
+        for key in sorted(filter(is_file_beside, bad)):  # before it is written again
+            table.objects.delete(key)
+        changed = (
+            len(named) != len(remembered)
+            or any(not same_entry(part, named.get(part.key)) for part in remembered)
+            or gone
+            or any(map(is_file_beside, wrong))
         )
         if changed:
             written = put_checkpoint(table.objects, table.spec, remembered, newest)
-        for key in sorted(bad - {written or ""}):
+        for key in sorted(filter(is_checkpoint, bad - {written or ""})):
             table.objects.delete(key)
     return Rebuilt(
         table.spec.name,
@@ -121,12 +129,17 @@ def _rebuild(table: Table, write: bool) -> Rebuilt:
 
 def _compared(
     objects: Objects, spec: TableSpec, found: dict[str, RunInfo]
-) -> tuple[list[Checkpoint], dict[str, str], set[str], dict[str, str]]:
-    """The checkpoints that can be read, what is wrong, what to delete, what the store withholds."""
+) -> tuple[list[Checkpoint], dict[str, str], set[str], dict[str, str], bool]:
+    """The checkpoints that can be read, what is wrong, what to delete, what the store withholds.
+
+    And whether the newest of them names a file that is gone: that is not wrong, since footers have
+    the same, but a new checkpoint is better.
+    """
     sound: list[Checkpoint] = []
     wrong: dict[str, str] = {}
     unreadable: dict[str, str] = {}
     bad: set[str] = set()
+    gone = False
     listed = listed_checkpoints(objects, spec)
     for info in listed.checkpoints:
         try:
@@ -140,10 +153,19 @@ def _compared(
             wrong[info.key] = error.message
             bad.add(info.key)
             continue
+        parts, faults = with_files(objects, spec, checkpoint.parts)
+        gone = any(isinstance(fault, NotFound) for fault in faults.values())
+        for key, fault in faults.items():
+            if isinstance(fault, StoreDown):
+                unreadable[key] = fault.message
+            elif isinstance(fault, Damaged):
+                wrong[key] = fault.message
+                bad.add(key)
+        checkpoint = checkpoint._replace(parts=parts)
         sound.append(checkpoint)
         for key, entry in checkpoint.parts.items():
             part = found.get(key)
             if part and part.object[:3] == entry.object[:3] and not same_entry(part, entry):
                 wrong[key] = f"{checkpoint.key} does not say what its footer says"
                 bad.add(checkpoint.key)
-    return sound, wrong, bad, unreadable
+    return sound, wrong, bad, unreadable, gone

@@ -23,6 +23,7 @@ from stampede.handlers.reconcile.findings import NOT_REPLICATED, Copies, Finding
 from stampede.handlers.reconcile.night_rounds import DECISIVE, LISTING, NightRounds, Portion
 from stampede.handlers.reconcile.notification_guard import NotificationGuard
 from stampede.handlers.reconcile.positions import derive_positions
+from stampede.handlers.reconcile.proofs import make_proofs
 from stampede.handlers.reconcile.repair import Repairer
 from stampede.handlers.reconcile.resend import Resender
 from stampede.handlers.reconcile.retention import checked_time, nights_past
@@ -141,6 +142,10 @@ class Reconciler:
         steps: dict[str, Step] = {
             # Before all: what stores alerts depends on it.
             "notifications": lambda current: self._guard.check(current.repair),
+            # Before packs are deleted: their alerts are in the proof of their night.
+            "proofs": lambda current: make_proofs(
+                self._objects, settings, current.repair, current.everything
+            ),
             # Then: even if a pass runs out of time, it has deleted what nothing needs.
             "retention": self._delete_expired,
             "restore": self._restore,

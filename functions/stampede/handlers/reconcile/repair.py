@@ -10,10 +10,12 @@ from datetime import timedelta
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.handlers.reconcile.findings import Findings
 from stampede.runtime.bounded_pool import run_all
+from stampede.store.compaction.raw_merge import RawMerger
 from stampede.store.integrity.orphans import Orphans, Verdict
 from stampede.store.integrity.verification import unreadable
 from stampede.store.objects.object_store import ObjectInfo, Objects, find, gives_others
 from stampede.store.packs.pack_name import night_of
+from stampede.store.packs.raw_alerts import PREFIX
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.replication.copy import Copier
 from stampede.store.replication.site_differences import (
@@ -67,6 +69,7 @@ class Repairer:
         self._findings, self._repair, self._expired = findings, repair, expired
         self._orphans = None if follow is None else Orphans(second, follow)
         self._at_first = None if follow is None else Orphans(first, follow)
+        self._raw = None if follow is None else RawMerger(second, follow)
         self._seen: set[str] = set()  # one finding for each object
         self._to_first, self._to_second = Copier(second, first), Copier(first, second)
 
@@ -111,7 +114,9 @@ class Repairer:
                 yield difference
 
     def _repair_or_delete(self, difference: Difference) -> None:
-        if difference.first is not None or not self._delete_orphan(difference.key):
+        if difference.first is not None or not (
+            self._delete_orphan(difference.key) or self._delete_merged(difference.second)
+        ):
             self.repair_difference(difference)
 
     def repair_difference(self, difference: Difference) -> bool:
@@ -159,6 +164,21 @@ class Repairer:
         if self._repair:
             self._second.delete(key)
         self._findings.add(ORPHANED, key)
+        return True
+
+    def _delete_merged(self, info: ObjectInfo | None) -> bool:
+        """Whether the second site has the rows of raw alerts in a merged file: then delete them."""
+        if self._raw is None or info is None or not info.key.startswith(PREFIX):
+            return False
+        folder = info.key.rpartition("/")[0] + "/"
+        merged = self._raw.merged(list(self._second.list(f"{folder}merged")))
+        if info.key not in merged.into:
+            return False
+        if not self._raw.proven(info, merged.into[info.key]):
+            return False
+        if self._repair:
+            self._second.delete(info.key)
+        self._findings.add(ORPHANED, info.key)
         return True
 
     def _good_copy(self, difference: Difference) -> Good:

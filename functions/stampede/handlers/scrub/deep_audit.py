@@ -17,7 +17,7 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.packs.retention import Retention
 from stampede.store.programmes.rights import Rights
 from stampede.store.tables.checkpoint import is_checkpoint
-from stampede.store.tables.checkpoint_files import delete_damaged
+from stampede.store.tables.checkpoint_files import delete_damaged, is_file_beside
 
 REPAIR_STEPS = "restore,packs,replica"  # steps of reconcile
 
@@ -103,12 +103,13 @@ def _repair_sites(settings: Settings, faults: Sequence[Fault]) -> None:
 def repair(settings: Settings, faults: Iterable[Fault]) -> None:
     """Copy what is damaged or lost from the site where it is whole; draw wrong thumbnails again.
 
-    A damaged checkpoint is deleted: each site has its own, and needs none.
+    A damaged checkpoint, or a file beside it, is deleted: each site has its own, and needs none.
 
     Raises `StoreDown`.
     """
     faults = list(faults)
-    for name, key in sorted({fault[:2] for fault in faults if is_checkpoint(fault.key)}):
+    own = [fault for fault in faults if is_checkpoint(fault.key) or is_file_beside(fault.key)]
+    for name, key in sorted({fault[:2] for fault in own}):
         delete_damaged({"store": open_objects, "replica": open_replica}[name](settings), key)
     if settings.replica:
         repairer = Repairer(

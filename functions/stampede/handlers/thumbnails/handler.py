@@ -20,12 +20,14 @@ from stampede.events.cloudevents.s3_events import key_of
 from stampede.handlers.thumbnails.check import shown_from
 from stampede.images.thumbnail import thumbnails
 from stampede.runtime.clock import Stopwatch
+from stampede.store.integrity.unindexed_packs import PackIndexCheck
+from stampede.store.objects.object_store import find
 from stampede.store.objects.probes import SENT, receive
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.packs.alert_versions import shown
 from stampede.store.packs.pack import read_rows, write_pack
-from stampede.store.packs.pack_name import night_of
+from stampede.store.packs.pack_name import PackName
 from stampede.store.packs.retention import Retention
 from stampede.store.programmes.keys import programids_of
 from stampede.store.runs.schema import CUTOUT_PACKS, CUTOUTS, THUMBNAIL_PACKS, THUMBNAILS
@@ -53,9 +55,17 @@ class Thumbnails:
         key = key_of(event)
         if key.startswith(SENT):
             await asyncio.to_thread(receive, self._objects, key)
-        if key.startswith(f"{CUTOUT_PACKS.prefix}/") and night_of(key) is not None:
+        name = PackName.parse(key)
+        if name and name.kind == CUTOUT_PACKS.prefix:
             async with self._drawing:
-                await asyncio.to_thread(self.make, key)
+                await asyncio.to_thread(self._make_missing if name.merged else self.make, key)
+
+    def _make_missing(self, key: str) -> None:
+        """Store the thumbnails of a merged pack if any alert has none: its packs had events too."""
+        check = PackIndexCheck(self._objects, THUMBNAILS)
+        info = find(self._objects, key)
+        if info and list(check.lacking(iter([info]), lambda _: None)):
+            self.make(key)
 
     def make(self, key: str, again: bool = False) -> None:
         """Store the thumbnails of one pack; `again` to replace wrong ones.

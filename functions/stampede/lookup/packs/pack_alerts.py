@@ -16,8 +16,8 @@ from stampede.telemetry.logs import get_logger
 
 log = get_logger()
 
-KEPT_PACKS, KEPT_PROOFS = 64, 1024
-"""Packs whose alerts are kept in memory, 10 MB at most, and packs that need no other proof."""
+KEPT_ALERTS, KEPT_PROOFS = 60_000, 1024
+"""Alerts of packs that are kept in memory, 10 MB at most, and packs that need no other proof."""
 
 
 class PackedAlert(NamedTuple):
@@ -66,7 +66,7 @@ class PackAlerts:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         # By key and etag: a pack that was repaired is read again.
-        self._alerts, self._proven = Cache(KEPT_PACKS), Cache(KEPT_PROOFS)
+        self._alerts, self._proven = Cache(KEPT_ALERTS), Cache(KEPT_PROOFS)
 
     def of(self, pack: ObjectInfo) -> list[PackedAlert]:
         """What `alerts_of` returns. None of a pack that was deleted, or is damaged: this is noted.
@@ -82,7 +82,7 @@ class PackAlerts:
             except Damaged as error:
                 note_damage(pack, error)
                 return []
-            self._alerts.put((pack.key, pack.etag), alerts, 1)
+            self._alerts.put((pack.key, pack.etag), alerts, 1 + len(alerts))
         return alerts
 
     def prove(self, pack: ObjectInfo) -> bool:

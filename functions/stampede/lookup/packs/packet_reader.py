@@ -1,6 +1,7 @@
 """Packets: whole messages, put together from pages of packets and the images in packs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -145,14 +146,37 @@ class Packets:
         """The message with zeros in place of its images. Raises as `message`."""
         return joined(self._packet(packet), packet.cuts, lambda cut: [bytes(cut.length)])
 
+    def many_without_images(
+        self, packets: Iterable[PacketLocation]
+    ) -> Iterator[tuple[PacketLocation, bytes | Gone | DamagedPacket]]:
+        """As `without_images` of each packet, or why there is none, in the order of packs.
+
+        The packets of an object lie together: those of a page are read by one request, and one
+        page is unpacked at a time. Raises `StoreDown`.
+        """
+        in_order = sorted(packets, key=lambda one: (_page(one), one.row))
+        for _, of_page in groupby(in_order, key=_page):
+            some = list(of_page)
+            try:
+                contents = self._on_page(some)
+            except (Gone, DamagedPacket) as error:
+                yield from ((packet, error) for packet in some)
+                continue
+            for packet, content in zip(some, contents, strict=True):
+                yield packet, joined(content, packet.cuts, lambda cut: [bytes(cut.length)])
+
     def _packet(self, packet: PacketLocation) -> memoryview:
-        fault = ""
+        return self._on_page([packet])[0]
+
+    def _on_page(self, packets: Sequence[PacketLocation]) -> list[memoryview]:
+        """The packets on one page. Raises `Gone`, `DamagedPacket`, `StoreDown`."""
+        packet, fault = packets[-1], ""  # the last one of the page
         for _ in range(2):  # the second read tells a damaged object from a damaged answer
             try:
                 page = self._objects.get(packet.pack, packet.offset, packet.length)
                 values = pages.values(page)
                 if packet.row < len(values):
-                    return values[packet.row]
+                    return [values[each.row] for each in packets]
                 fault = "its page has fewer packets"
             except NotFound:
                 if self._retention.expired(packet.pack):
@@ -163,6 +187,10 @@ class Packets:
             except Damaged as error:
                 fault = error.message
         raise _damaged(packet, fault)
+
+
+def _page(packet: PacketLocation) -> tuple[str, int, int]:
+    return packet.pack, packet.offset, packet.length
 
 
 def _damaged(packet: PacketLocation, fault: str) -> DamagedPacket:

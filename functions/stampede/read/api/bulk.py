@@ -13,11 +13,13 @@ from starlette.types import Receive, Scope, Send
 
 from stampede.alerts.columns import DETECTION
 from stampede.errors import StampedeError, TooLarge
+from stampede.lookup.as_of import TOLD, told_until, told_with
+from stampede.lookup.errors import BadParameter
 from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.read.api import streams
-from stampede.read.api.lightcurves import point_filter
+from stampede.read.api.lightcurves import MJD, point_filter
 from stampede.read.formats.completeness import Ids
-from stampede.read.formats.light_curves import COLUMNS, with_magnitudes
+from stampede.read.formats.light_curves import MAGNITUDES, with_magnitudes
 from stampede.read.formats.writers import (
     CUTOUT_ROWS,
     ArrowWriter,
@@ -33,6 +35,8 @@ from stampede.telemetry.logs import get_logger
 log = get_logger()
 
 Writers = dict[str, Callable[[], Writer]]
+Parse = Callable[[bytearray, int], Ids]
+"""Reads the ids in a body, of which it may have so many."""
 
 CUTOUT_WRITERS: Writers = {"tar": TarWriter, "arrow": partial(ArrowWriter, CUTOUT_ROWS)}
 
@@ -47,23 +51,49 @@ def light_curve_writers(schema: pa.Schema) -> Writers:
 
 
 LIGHT_CURVE_WRITERS = light_curve_writers(DETECTION)
+WITH_ALERT = "alert"
+"""The value of `asof` that makes the ids those of alerts."""
 
 
 async def post_cutouts(request: Request) -> Response:
     """All cutouts of the alerts in the body."""
     lookup = service_of(request).bulk_lookup
     read = partial(streams.read_cutouts, lookup)
-    return await stream_of(request, id_list.alert_ids, lookup.cutouts, read, CUTOUT_WRITERS)
+    return await stream_of(request, id_list.alert_ids, [lookup.cutouts], read, CUTOUT_WRITERS)
 
 
 async def post_light_curves(request: Request) -> Response:
-    """The light curves of the objects in the body."""
+    """The light curves of the objects in the body: all points, or those known at a time.
+
+    With ``asof=alert`` the ids are of alerts: the points that were known with each.
+    """
     lookup = service_of(request).bulk_lookup
-    read: streams.Read[Any] = partial(streams.read_light_curves, lookup, point_filter(request))
-    writers = LIGHT_CURVE_WRITERS
+    wanted = point_filter(request)
+    asof = request.query_params.get("asof")
+    parse: Parse = id_list.object_ids
+    tables, schema = [lookup.detections], DETECTION
+    read: streams.Read[Any] = partial(streams.read_light_curves, lookup, wanted)
+    if asof == WITH_ALERT:
+        parse, tables = id_list.alert_ids, []
+        read = partial(streams.read_told, partial(told_with, lookup), wanted)
+    elif asof is not None:
+        read = partial(streams.read_told, partial(told_until, lookup, _mjd(request)), wanted)
+    if asof is not None:
+        tables, schema = [*tables, lookup.packet_locations, lookup.cutouts], TOLD
     if parameters.flag(request.query_params, "magnitudes"):
-        read, writers = partial(_with_magnitudes, read), light_curve_writers(pa.schema(COLUMNS))
-    return await stream_of(request, id_list.object_ids, lookup.detections, read, writers)
+        read, schema = partial(_with_magnitudes, read), pa.schema([*schema, *MAGNITUDES])
+    return await stream_of(request, parse, tables, read, light_curve_writers(schema))
+
+
+def _mjd(request: Request) -> float:
+    """The time in the parameter `asof`. Raises `BadParameter`."""
+    text = request.query_params["asof"]
+    try:
+        return parameters.number(request.query_params, "asof", *MJD) or 0.0
+    except BadParameter:
+        raise BadParameter(
+            "asof", f"must be an MJD, or {WITH_ALERT!r} if the ids are of alerts: {text[:40]!r}"
+        ) from None
 
 
 def _with_magnitudes(read: streams.Read[pa.Table], ids: Sequence[Any]) -> streams.Chunk[pa.Table]:
@@ -73,8 +103,8 @@ def _with_magnitudes(read: streams.Read[pa.Table], ids: Sequence[Any]) -> stream
 
 async def stream_of(
     request: Request,
-    parse: Callable[[bytearray, int], Ids],
-    table: RefreshingTable,
+    parse: Parse,
+    tables: Sequence[RefreshingTable],
     read: streams.Read[Any],
     writers: Writers,
 ) -> Response:
@@ -88,7 +118,7 @@ async def stream_of(
     with ExitStack() as held:
         ids = await _ids(request, parse, held)
         # Only now: a client that sends its ids slowly, or never, keeps no other from a slot.
-        return await stream_of_ids(request, ids, table, read, writer, held)
+        return await stream_of_ids(request, ids, tables, read, writer, held)
 
 
 def wanted_writer(request: Request, writers: Writers) -> Writer:
@@ -100,7 +130,7 @@ def wanted_writer(request: Request, writers: Writers) -> Writer:
 async def stream_of_ids(
     request: Request,
     ids: Ids,
-    table: RefreshingTable,
+    tables: Sequence[RefreshingTable],
     read: streams.Read[Any],
     writer: Writer,
     held: ExitStack,
@@ -111,8 +141,10 @@ async def stream_of_ids(
     """
     service = service_of(request)
     held.enter_context(service.bulk_limit.slot(request.state.client))
-    await service.run_bulk(table.refresher.renew, time.monotonic(), wait_for_end=True)
-    table.announce_quarantine()
+    now = time.monotonic()
+    for table in tables:
+        await service.run_bulk(table.refresher.renew, now, wait_for_end=True)
+        table.announce_quarantine()
     return SlotResponse(
         held.pop_all(),
         streams.stream(ids, read, service.run_bulk, writer, service.bulk_limit.chunk_limit),
@@ -141,7 +173,7 @@ class SlotResponse(StreamingResponse):
                 log.error("answer broken off", path=path, problem=error.name, detail=why)
 
 
-async def _ids(request: Request, parse: Callable[[bytearray, int], Ids], held: ExitStack) -> Ids:
+async def _ids(request: Request, parse: Parse, held: ExitStack) -> Ids:
     """The ids in the body; `held` counts their bytes. Raises `TooLarge`, `BadParameter`."""
     service = service_of(request)
     most = service.settings.bulk_ids

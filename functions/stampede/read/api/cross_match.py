@@ -52,7 +52,7 @@ async def post_cone(request: Request) -> Response:
         raise BadParameter("radius", "must be at most 60 arcsec around each of many positions")
     table = service_of(request).bulk_lookup.positions
     match = Match(table, radius, wanted_times(request))
-    return await bulk.stream_of(request, match.parse, table, match.read, WRITERS)
+    return await bulk.stream_of(request, match.parse, [table], match.read, WRITERS)
 
 
 class Match:

@@ -7,10 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.lookup import response_warnings
+from stampede.lookup.as_of import Known, Moment, points_at
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.lookup import FEW
 from stampede.lookup.points import BANDS, PointFilter
-from stampede.read.formats.light_curves import FORMATS, with_magnitudes
+from stampede.read.formats.light_curves import FORMATS, Format, with_magnitudes
 from stampede.read.service import service_of
 from stampede.read.web import parameters
 from stampede.read.web.conditional import REVALIDATE, Representation, etag
@@ -25,7 +26,7 @@ MEDIA_TYPES = {format.name: format.media_type for format in FORMATS.values()}
 
 
 async def get_light_curve(request: Request) -> Response:
-    """The points of one object, by time."""
+    """The points of one object, by time: all that are stored, or those known at a time."""
     service = service_of(request)
     object_id = parameters.object_id(request.path_params["object_id"])
     wanted = point_filter(request)
@@ -35,6 +36,11 @@ async def get_light_curve(request: Request) -> Response:
     def body_of(rows: pa.Table) -> bytes:
         rows = wanted.apply(rows)
         return format.write(with_magnitudes(rows) if magnitudes else rows)
+
+    if moment := asof(request):
+        known = await service.run(points_at, service.lookup, object_id, moment)
+        body = await service.run(body_of, known.rows)
+        return _respond(request, object_id, format, body, etag(body), known)
 
     curves = service.lookup.light_curves
     places = curves.cached_places(object_id) or []
@@ -51,13 +57,25 @@ async def get_light_curve(request: Request) -> Response:
         found = body, etag(body)
         if rows is not None:
             service.light_curves.put(version, found, len(body) + KEPT_BYTES)
-    body, tag = found
+    return _respond(request, object_id, format, *found)
+
+
+def _respond(
+    request: Request,
+    object_id: str,
+    format: Format,
+    body: bytes,
+    tag: str,
+    known: Known | None = None,
+) -> Response:
     if format.name == "json" and (whole := response_warnings.in_object(body)) is not body:
         body, tag = whole, etag(whole)
     headers = {
         "Vary": "Accept",
         "Content-Disposition": f'inline; filename="{object_id}.{format.extension}"',
     }
+    if known and known.alert_id:
+        headers["Stampede-As-Of"] = str(known.alert_id)
     light_curve = Representation(tag, format.media_type, headers, REVALIDATE)
     return light_curve.not_modified(request) or light_curve.respond(request, body)
 
@@ -79,3 +97,13 @@ def point_filter(request: Request) -> PointFilter:
         end=parameters.number(query, "end", *MJD),
         withdrawn=parameters.flag(query, "withdrawn") or False,
     )
+
+
+def asof(request: Request) -> Moment | None:
+    """The time in the parameter `asof`: an MJD, or the id of an alert; None if it is absent."""
+    text = request.query_params.get("asof")
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and int(text[:20]) > MJD[1]:
+        return Moment(alert_id=parameters.alert_id(text, "asof"))
+    return Moment(mjd=parameters.number(request.query_params, "asof", *MJD))

@@ -63,7 +63,7 @@ async def get_object_cutouts(request: Request) -> Response:
         ids = np.array(sorted({one[0].alert_id for one in alerts}), np.int64)
         read = partial(_read, lookup, object_id, kind)
         writer = CUTOUT_WRITERS[format]()
-        return await stream_of_ids(request, ids, lookup.cutouts, read, writer, held)
+        return await stream_of_ids(request, ids, [lookup.cutouts], read, writer, held)
 
 
 def _alerts(lookup: Lookup, object_id: str, wanted: PointFilter) -> list[list[CutoutLocation]]:

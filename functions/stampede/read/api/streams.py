@@ -35,6 +35,7 @@ import pyarrow as pa
 
 from stampede.images.fits import gzip_file
 from stampede.lookup import response_warnings
+from stampede.lookup.as_of import Told
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.images import Absent
 from stampede.lookup.points import PointFilter
@@ -141,3 +142,11 @@ def read_light_curves(lookup: Lookup, wanted: PointFilter, ids: Sequence[str]) -
     rows = lookup.light_curves.of_objects(ids)
     known = set(rows["object_id"].unique().to_pylist())
     return Chunk(wanted.apply(rows), known, {*lookup.detections.unreadable(ids)})
+
+
+def read_told(
+    told: Callable[[Sequence[Any]], Told], wanted: PointFilter, ids: Sequence[Id]
+) -> Chunk[pa.Table]:
+    """What packets told of a chunk of objects, or with a chunk of alerts."""
+    rows, known, unreadable = told(ids)
+    return Chunk(wanted.apply(rows), known, unreadable)

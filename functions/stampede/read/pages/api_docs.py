@@ -1,12 +1,13 @@
 """Route of the API's documentation, rendered from its OpenAPI description."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stampede.errors import NotFound
+from stampede.errors import Damaged, NotFound
 from stampede.lookup.lookup import Lookup
+from stampede.proofs.proof_reader import ProofReader
 from stampede.read.openapi import describe
 from stampede.read.pages import page as pages
 from stampede.read.pages.api_examples import operations
@@ -23,6 +24,7 @@ async def docs_page(request: Request) -> Response:
     service = service_of(request)
     latest = await service.run_ledger(service.latest.alerts)
     known = await service.run(_known, service.lookup, latest)
+    known |= await service.run(_proven, service.proofs, known)
     api = describe()
     text = pages.page(
         "docs.html",
@@ -41,7 +43,8 @@ def _known(lookup: Lookup, latest: Sequence[LatestAlert]) -> dict[str, dict[str,
     if not alerts:
         return {}
     first = next((alert for alert in alerts if alert.sent), alerts[0])
-    packets = lookup.with_packet([alert.alert_id for alert in alerts])
+    kept = lookup.kept_packets([alert.alert_id for alert in alerts])
+    packets = {(packet.alert_id, packet.survey) for packet in kept}
     with_packet = next((one for one in alerts if (one.alert_id, one.survey) in packets), first)
     with_thumbnail = next((alert for alert in alerts if alert.has_thumbnail), first)
     ra, dec = _position(lookup, first)
@@ -61,6 +64,24 @@ def _known(lookup: Lookup, latest: Sequence[LatestAlert]) -> dict[str, dict[str,
         "/v1/alerts/{alert_id}/packet": _of_alert(with_packet),
         "/v1/alerts/{alert_id}/thumbnail": _of_alert(with_thumbnail),
     }
+
+
+def _proven(
+    proofs: ProofReader, known: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """Values of parameters of the routes of proofs: of the latest night that has one."""
+    try:
+        for proof in proofs.newest(1):
+            alert = {"alert_id": str(proofs.first_alert(proof)), "survey": proof.survey}
+            night = {"survey": proof.survey, "night": str(proof.night)}
+            return {
+                **{f"/v1/proofs/{{survey}}/{{night}}{end}": night for end in ("", "/entries")},
+                "/v1/proofs/{survey}/{night}/ranges": night | {"body": alert["alert_id"]},
+                "/v1/alerts/{alert_id}/proof": alert,
+            }
+    except Damaged:
+        pass
+    return {}
 
 
 def _of_alert(alert: ShownAlert) -> dict[str, str]:

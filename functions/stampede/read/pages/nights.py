@@ -50,11 +50,13 @@ async def night_page(request: Request) -> Response:
     (count,) = await service.run_ledger(service.night_counts.of, [night])
     alerts = await service.run(_shown, service.lookup, service.pack_alerts, part)
     packs = await service.run(service.night_alerts.packs, night)
+    proofs = await service.run(service.proofs.of_night, night)
     text = pages.page(
         "night.html",
         night=count,
         alerts=alerts,
         part=part,
+        proofs=proofs,
         mixed=any(int(alert.mjd) != night for alert in alerts),
         partial=len(packs) == LISTED,
         most=LISTED,

@@ -5,7 +5,7 @@
 The page's style sheet sets colours by class, for example ``band-g``, ``axis`` and ``grid``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from html import escape
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.lookup.points import PointKind, bands_of, kinds_of
-from stampede.read.plots.marks import mark
+from stampede.read.plots.marks import mark_format
 from stampede.read.plots.ticks import FIRST, LAST, date_ticks, nice_ticks
 
 WIDTH, HEIGHT = 960, 420
@@ -229,31 +229,53 @@ def _marks(
     drawn: Points, x: _Scale, y: _Scale, axis: Axis, links: Mapping[int, str]
 ) -> Iterator[str]:
     """Marks by kind and band, the most important on top."""
-    unit = UNITS[axis]
     at_y = y(drawn.y)
     bar = np.abs(y(drawn.y + drawn.error) - at_y)
     at_y = np.where(drawn.kind == PointKind.LIMIT, np.maximum(at_y, TOP + 6), at_y)
     radius = 4.2 if len(drawn.mjd) < 400 else 3.2
-    columns = (drawn.row, x(drawn.x), at_y, bar, drawn.mjd, drawn.y, drawn.error)
     for kind in (PointKind.LIMIT, PointKind.FORCED, PointKind.DETECTION):
         of_kind = drawn.kind == kind
         for band in np.unique(drawn.band[of_kind]).tolist():
             which = of_kind & (drawn.band == band)
-            # Python's numbers: to take one of numpy's out of an array, and to format it, costs more
-            # than all the rest of a mark.
-            points = list(zip(*(column[which].tolist() for column in columns), strict=True))
-            band_text = escape(band)
-            yield f'<g class="{kind} band-{band_text}">'
+            across, up, half = x(drawn.x[which]), at_y[which], bar[which]
+            yield f'<g class="{kind} band-{escape(band)}">'
             if kind != PointKind.LIMIT:
-                bars = [f"M{a:.2f} {b - bar:.2f}v{2 * bar:.2f}" for _, a, b, bar, *_ in points]
-                yield f'<path class="bar" d="{"".join(bars)}"/>'
-            for row, a, b, _, mjd, value, error in points:
-                text = f"{band_text} {value:.4g} ± {error:.2g} {unit}, MJD {mjd:.4f}"
-                if kind == PointKind.LIMIT:
-                    text = f"{band_text} limit {value:.4g} {unit} (5 sigma), MJD {mjd:.4f}"
-                one = mark(kind, band, a, b, radius, f"<title>{text}</title>")
-                link = links.get(row)
-                if link:
-                    one = f'<a href="{escape(link)}" aria-label="alert, {text}">{one}</a>'
-                yield one
+                bars = _formatted("M%.2f %.2fv%.2f", [across, up - half, 2 * half])
+                yield f'<path class="bar" d="{bars}"/>'
+            form = mark_format(kind, band, radius)
+            corners = [each for right, down in form.corners for each in (across + right, up + down)]
+            yield from _titled(drawn.where(which), kind, UNITS[axis], form.text, corners, links)
             yield "</g>"
+
+
+def _titled(
+    drawn: Points,
+    kind: PointKind,
+    unit: str,
+    form: str,
+    corners: Sequence[np.ndarray],
+    links: Mapping[int, str],
+) -> Iterator[str]:
+    """The marks of one kind and band with their titles; `form` is that of a `MarkFormat`."""
+    band = escape(str(drawn.band[0])).replace("%", "%%")
+    title, told = f"{band} %.4g ± %.2g {unit}, MJD %.4f", [drawn.y, drawn.error, drawn.mjd]
+    if kind == PointKind.LIMIT:
+        title, told = f"{band} limit %.4g {unit} (5 sigma), MJD %.4f", [drawn.y, drawn.mjd]
+    form = form.replace("%s", f"<title>{title}</title>")
+    if not links:
+        yield _formatted(form, [*corners, *told])
+        return
+    linked = f'<a href="%s" aria-label="alert, {title}">{form}</a>'
+    forms: list[str] = []
+    values: list[float | str] = []
+    numbers = np.column_stack([*told, *corners, *told]).tolist()
+    for row, each in zip(drawn.row.tolist(), numbers, strict=True):
+        link = links.get(row)
+        forms.append(linked if link else form)
+        values += [escape(link), *each] if link else each[len(told) :]
+    yield "".join(forms) % tuple(values)
+
+
+def _formatted(form: str, columns: Sequence[np.ndarray]) -> str:
+    """A format filled with each row of these columns: one ``%`` for all takes half the time."""
+    return form * len(columns[0]) % tuple(np.column_stack(columns).ravel().tolist())

@@ -4,7 +4,8 @@ A limit is a triangle. Of the other points each band has a shape of its own, so 
 told apart without their colours.
 """
 
-from functools import cache
+from functools import lru_cache
+from typing import NamedTuple
 
 from stampede.lookup.points import PointKind
 
@@ -18,19 +19,32 @@ SHAPES = {
 }
 
 
-def mark(kind: str, band: str, x: float, y: float, radius: float, title: str = "") -> str:
+class MarkFormat(NamedTuple):
+    """A mark as a format for ``%``: the coordinates of each of `corners`, then its title.
+
+    `corners` lie right of and below the point.
+    """
+
+    text: str
+    corners: tuple[tuple[float, float], ...]
+
+
+@lru_cache(128)  # a band may be any text
+def mark_format(kind: str, band: str, radius: float) -> MarkFormat:
     """The mark of a point; that of forced photometry is smaller, and the style sheet opens it."""
     if kind == PointKind.LIMIT:
-        return f'<path d="M{x - 4:.1f} {y - 3:.1f}h8l-4 7z">{title}</path>'
+        return MarkFormat('<path d="M%.1f %.1fh8l-4 7z">%s</path>', ((-4, -3),))
     if kind == PointKind.FORCED:
         radius *= 0.75
     if band not in SHAPES:
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}">{title}</circle>'
-    corners = [f"{x + right:.1f} {y + down:.1f}" for right, down in _corners(band, radius)]
-    return f'<path class="shape" d="M{"L".join(corners)}z">{title}</path>'
+        circle = f'<circle cx="%.1f" cy="%.1f" r="{radius:.1f}">%s</circle>'
+        return MarkFormat(circle, ((0, 0),))
+    corners = tuple((radius * right, radius * down) for right, down in SHAPES[band])
+    path = "L".join(["%.1f %.1f"] * len(corners))
+    return MarkFormat(f'<path class="shape" d="M{path}z">%s</path>', corners)
 
 
-@cache
-def _corners(band: str, radius: float) -> list[tuple[float, float]]:
-    """The corners of a shape of that radius; a page has up to four radii."""
-    return [(radius * right, radius * down) for right, down in SHAPES[band]]
+def mark(kind: str, band: str, x: float, y: float, radius: float) -> str:
+    """The mark of one point, without a title."""
+    text, corners = mark_format(kind, band, radius)
+    return text % (*(n for right, down in corners for n in (x + right, y + down)), "")

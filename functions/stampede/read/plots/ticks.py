@@ -70,9 +70,7 @@ def night_of_day(text: str) -> int | None:
 
 def _text(mjd: float, unit: str) -> str:
     date = MJD_EPOCH + timedelta(days=mjd)
-    month = MONTHS[date.month - 1]
-    return {
-        "day": f"{date.day} {month} {date.year}",
-        "month": f"{month} {date.year}",
-        "year": f"{date.year}",
-    }[unit]
+    if unit == "year":
+        return f"{date.year}"
+    month_and_year = f"{MONTHS[date.month - 1]} {date.year}"
+    return f"{date.day} {month_and_year}" if unit == "day" else month_and_year

@@ -1,13 +1,12 @@
 """The latest alerts that are stored, read every few seconds at most."""
 
-from itertools import islice
 from typing import NamedTuple
 
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.locations import CutoutLocation, by_kind
 from stampede.lookup.packs.pack_alerts import PackAlerts, PackedAlert, check_packs
 from stampede.lookup.ttl_cache import TtlCache
-from stampede.read.summaries.nights import nights_of, packs_of_night
+from stampede.read.summaries.nights import NightPacks, nights_of
 from stampede.store.objects.object_store import ObjectInfo
 
 DEFAULT, MOST = 12, 100
@@ -27,8 +26,8 @@ class LatestAlert(NamedTuple):
 class LatestAlerts:
     """Reads them again if the last reading is older than `MAX_AGE`. Use it in one thread."""
 
-    def __init__(self, lookup: Lookup, alerts: PackAlerts) -> None:
-        self._lookup, self._of_packs = lookup, alerts
+    def __init__(self, lookup: Lookup, packs: NightPacks, alerts: PackAlerts) -> None:
+        self._lookup, self._packs, self._of_packs = lookup, packs, alerts
         self._alerts = TtlCache(self._read, MAX_AGE)
 
     def alerts(self, limit: int = DEFAULT) -> list[LatestAlert]:
@@ -55,7 +54,7 @@ class LatestAlerts:
         objects = self._lookup.objects
         alerts: list[tuple[ObjectInfo, PackedAlert]] = []
         for night in nights_of(objects)[:NIGHTS]:
-            packs = islice(packs_of_night(objects, night, self._lookup.rights), LISTED)
+            packs = self._packs.of(night, LISTED)
             for pack in sorted(packs, key=lambda pack: pack.modified, reverse=True)[:PACKS]:
                 alerts += ((pack, alert) for alert in self._of_packs.of(pack))
             if len(alerts) >= MOST:

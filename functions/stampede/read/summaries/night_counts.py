@@ -6,16 +6,15 @@ The name of a pack is a digest, so the packs that a listing begins with are a fa
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from functools import partial
 from typing import NamedTuple
 
 from stampede.errors import Damaged, NotFound
 from stampede.lookup.packs.pack_alerts import PackAlerts, alerts_of, note_damage
 from stampede.lookup.ttl_cache import TtlCache
-from stampede.read.summaries.nights import MAX_AGE, digest_of, packs_of_night
+from stampede.read.summaries.nights import MAX_AGE, NightPacks, digest_of
 from stampede.store.objects.lru_cache import Cache
 from stampede.store.objects.object_store import ObjectInfo, Objects
-from stampede.store.programmes.rights import EVERYTHING, Rights
 
 SAMPLED = 1000
 """Packs that are listed of a night: one request."""
@@ -57,8 +56,8 @@ class NightCount(NamedTuple):
 class NightCounts:
     """Counts the alerts of nights. Use it in one thread."""
 
-    def __init__(self, objects: Objects, packs: PackAlerts, rights: Rights = EVERYTHING) -> None:
-        self._objects, self._packs, self._rights = objects, packs, rights
+    def __init__(self, objects: Objects, listed: NightPacks, packs: PackAlerts) -> None:
+        self._objects, self._listed, self._packs = objects, listed, packs
         # By key and etag: a pack that was repaired is read again.
         self._known, self._damaged = Cache(REMEMBERED), Cache(REMEMBERED)
         self._counts = TtlCache(self._read, MAX_AGE, KEPT)
@@ -72,7 +71,9 @@ class NightCounts:
 
     def _read(self, *nights: int) -> list[NightCount]:
         with ThreadPoolExecutor(THREADS, "nights") as pool:
-            packs = dict(zip(nights, pool.map(self._sample, nights), strict=True))
+            packs = dict(
+                zip(nights, pool.map(partial(self._listed.of, most=SAMPLED), nights), strict=True)
+            )
             # A pack of each night first, so that every night has a number.
             listed = [pack for some in packs.values() for pack in some[:1]]
             listed += [pack for some in packs.values() for pack in some[1:]]
@@ -95,9 +96,6 @@ class NightCounts:
         """Packs that are copies of others: a name is a digest, so no two have the same bytes."""
         same = Counter(pack.etag for pack in packs)
         return {pack for pack in packs if same[pack.etag] > 1 and not self._packs.prove(pack)}
-
-    def _sample(self, night: int) -> list[ObjectInfo]:
-        return [*islice(packs_of_night(self._objects, night, self._rights), SAMPLED)]
 
     def _surveys(self, pack: ObjectInfo) -> Counter[str] | Damaged | None:
         """The number of alerts by survey; None if the pack was deleted."""

@@ -3,14 +3,16 @@
 A night is a day of MJD (TAI). A pack is in the folder of its latest alert's night.
 """
 
-from collections.abc import Iterator
+from datetime import timedelta
 from itertools import islice
 from typing import NamedTuple
 
 from stampede.lookup.packs.pack_alerts import PackAlerts, PackedAlert
 from stampede.lookup.ttl_cache import TtlCache
 from stampede.store.objects.object_store import ObjectInfo, Objects
+from stampede.store.packs.merged_inputs import KEPT_DAYS, MergedInputs
 from stampede.store.packs.night_keys import packed_nights
+from stampede.store.packs.pack_name import PackName
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.runs.schema import CUTOUT_PACKS
 
@@ -32,7 +34,8 @@ def nights_of(objects: Objects) -> list[int]:
 
 def digest_of(pack: ObjectInfo) -> str:
     """The digest in a pack's name: 32 hexadecimal digits."""
-    return pack.key.rpartition("/")[2][:32]
+    name = PackName.parse(pack.key)
+    return name.digest if name else ""
 
 
 def folder_of_night(night: int) -> str:
@@ -40,9 +43,28 @@ def folder_of_night(night: int) -> str:
     return f"{CUTOUT_PACKS.prefix}/{night}/"
 
 
-def packs_of_night(objects: Objects, night: int, rights: Rights) -> Iterator[ObjectInfo]:
-    """The packs of a night that hold alerts of programmes that are stored. Raises `StoreDown`."""
-    return (info for info in objects.list(folder_of_night(night)) if rights.holds(info.key))
+class NightPacks:
+    """Lists the packs of nights, without those that were merged and are still there.
+
+    Threads may share it.
+    """
+
+    def __init__(self, objects: Objects, rights: Rights = EVERYTHING) -> None:
+        self._objects, self._rights = objects, rights
+        self._inputs = MergedInputs(objects, timedelta(days=KEPT_DAYS))
+
+    def of(self, night: int, most: int) -> list[ObjectInfo]:
+        """The packs of a night that hold alerts of programmes that are stored.
+
+        Of more than `most` packs the first ones, all of them: to know which were merged takes the
+        others. Raises `StoreDown`.
+        """
+        listed = self._objects.list(folder_of_night(night))
+        packs = [*islice((info for info in listed if self._rights.holds(info.key)), most)]
+        if len(packs) == most:
+            return packs
+        merged = self._inputs.of(packs, lately=True).into
+        return [info for info in packs if info.key not in merged]
 
 
 class Place(NamedTuple):
@@ -71,8 +93,8 @@ class NightAlerts:
     unless they were listed in the last `MAX_AGE` seconds, and two for each pack that it reads.
     """
 
-    def __init__(self, objects: Objects, alerts: PackAlerts, rights: Rights = EVERYTHING) -> None:
-        self._objects, self._alerts, self._rights = objects, alerts, rights
+    def __init__(self, packs: NightPacks, alerts: PackAlerts) -> None:
+        self._packs, self._alerts = packs, alerts
         self._listings = TtlCache(self._list, MAX_AGE, KEPT_NIGHTS)
 
     def packs(self, night: int) -> list[ObjectInfo]:
@@ -80,7 +102,7 @@ class NightAlerts:
         return self._listings(night)
 
     def _list(self, night: int) -> list[ObjectInfo]:
-        packs = islice(packs_of_night(self._objects, night, self._rights), LISTED)
+        packs = self._packs.of(night, LISTED)
         return sorted(packs, key=lambda pack: (pack.modified, pack.key), reverse=True)
 
     def part(

@@ -34,6 +34,7 @@ from stampede.store.runs.schema import (
 )
 from stampede.store.s3.faults import answer_of
 from stampede.store.s3.signed_requests import S3Requests
+from stampede.store.tables.checkpoint import CHECKPOINTS
 
 NEEDED = "radosgw-admin caps add --uid={0} --caps='users=*'"
 _OURS = "stampede-"  # what the ids of our statements begin with
@@ -63,7 +64,8 @@ ROLES: dict[str, Rights] = {
     "cutouts": Rights(writes=_IMAGES),
     "lightcurves": Rights(writes=_POINTS),
     "thumbnails": Rights(
-        reads=(_packs(CUTOUT_PACKS),),
+        # Its own table, to know whether a merged pack has thumbnails.
+        reads=(_packs(CUTOUT_PACKS), *_runs(THUMBNAILS), f"{CHECKPOINTS}{THUMBNAILS.name}/"),
         writes=(_packs(THUMBNAIL_PACKS), *_runs(THUMBNAILS), PROBES),
     ),
     "deadletters": Rights(writes=(DEAD_LETTERS,)),

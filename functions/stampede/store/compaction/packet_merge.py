@@ -21,7 +21,8 @@ from stampede.errors import Damaged, NotFound
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.store.compaction.packet_plan import Source, common_slice, worth_merging
 from stampede.store.compaction.packet_stream import DamagedInput, PacketStream
-from stampede.store.integrity.orphans import KEPT_ROWS, Orphans, digests_of, packs_that_win
+from stampede.store.integrity.orphans import KEPT_ROWS, Orphans, packs_that_win
+from stampede.store.integrity.row_digests import digests_of
 from stampede.store.objects.lru_cache import Cache
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage, arrays, split_topic_key
@@ -41,7 +42,7 @@ from stampede.telemetry.logs import get_logger
 
 log = get_logger()
 
-UNPACKED_BYTES = 128 << 20
+UNPACKED_BYTES = 256 << 20
 """Of the packets of a merged pack, decompressed: what reads a whole pack holds them in memory."""
 HASH_BITS = 32
 
@@ -168,6 +169,7 @@ class PacketMerger:
     def _packs(self, needed: Sequence[Input]) -> Iterator[tuple[Pack, Coverage]]:
         """The merged packs, one for each slice, and what they cover."""
         sources = [one.source for one in needed]
+        inputs = [source.info.key for source in sources]
         streams = [one.stream for one in needed]
         held = Coverage.union(stream.coverage for stream in streams)
         merged = Merged(
@@ -183,7 +185,8 @@ class PacketMerger:
             some = rows.table.take(pa.array(taken))
             coverage = coverage_of(some, held)
             name = merged._replace(slice=bits)
-            yield pack_of(some, made, coverage, sources[0].name.programids, name), coverage
+            programids = sources[0].name.programids
+            yield pack_of(some, made, coverage, programids, name, inputs), coverage
 
 
 class Rows:

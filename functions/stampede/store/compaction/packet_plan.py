@@ -70,6 +70,16 @@ def due_merges(packs: Iterable[ObjectInfo], settled: int, nights: int) -> list[l
     return merges
 
 
+def due_in_night(packs: Iterable[ObjectInfo]) -> list[list[Source]]:
+    """The merges of packs as functions wrote them, among the packs of one night that is settled."""
+    by_programmes: dict[frozenset[int], list[Source]] = defaultdict(list)
+    for info in packs:
+        if name := PackName.parse(info.key):
+            by_programmes[name.programids].append(Source(info, name))
+    found = sorted(by_programmes.items(), key=lambda pair: sorted(pair[0]))
+    return [merge for _, sources in found for merge in _of_nights(sources)]
+
+
 def worth_merging(sources: Iterable[Source]) -> list[Source]:
     """Those packs of a merge that are still to be merged, without those that lost all rows."""
     left = _overlapping(list(sources))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from hashlib import md5, sha256
 
 from stampede.errors import Damaged
+from stampede.store.integrity.proof_keys import digest_in
 from stampede.store.objects.object_store import ObjectInfo
 from stampede.store.programmes.keys import SUFFIX
 from stampede.store.runs.run_name import name_of
@@ -46,7 +47,7 @@ class Digests:
         self._in_parts = in_parts
         self._parts: list[bytes] = []
         named = _NAMED.fullmatch(info.key)
-        self._name = named and named[1]
+        self._name = named[1] if named else digest_in(info.key)
         self._sha256 = sha256()
 
     def add(self, piece: bytes) -> None:

@@ -18,7 +18,8 @@ from stampede.store.runs.run_name import digest
 
 T = TypeVar("T")
 
-_KEY = re.compile(r"(?:scrub|reconcile)/[a-z-]+/(\d{10})-([0-9a-f]{32})\.json")
+_FOLDER = r"(?:(?:scrub|reconcile|merges)/[a-z-]+|proving/(?:\d+|all))/"
+_KEY = re.compile(_FOLDER + r"(\d{10})-([0-9a-f]{32})\.json")
 
 
 def digest_of(key: str) -> str | None:

@@ -15,6 +15,7 @@ from isal import isal_zlib
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.store.integrity.index_check import LookupCheck
 from stampede.store.integrity.ledger import parse_expected
+from stampede.store.integrity.proof_keys import digest_in
 from stampede.store.integrity.saved_state import digest_of
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import ObjectInfo, Objects, find, gives_others, read_twice
@@ -31,8 +32,11 @@ from stampede.store.runs.run import RunInfo
 from stampede.store.runs.run_name import RunName, digest, name_of, prefix
 from stampede.store.runs.schema import ALL_TABLES, TableSpec
 from stampede.store.tables.checkpoint import bucket_of, is_checkpoint, parse_checkpoint
+from stampede.store.tables.checkpoint_files import check_file_beside, is_file_beside
 
-_NAMED = re.compile(rf"(alerts/.+/|deadletters/.+/)([0-9a-f]{{32}}){SUFFIX}\.parquet")
+_NAMED = re.compile(
+    rf"(alerts/.+/(?:merged\d+-)?|deadletters/.+/)([0-9a-f]{{32}}){SUFFIX}\.parquet"
+)
 _EXPECTED = re.compile(r"expected/.+")
 _PIECE = MIB  # of an object that is only asked for
 _ONE_GET = 8 * MIB  # smaller runs are read by one GET: most runs of level 0 have 100 KB
@@ -141,14 +145,16 @@ def _check_of(key: str) -> Callable[[Objects, ObjectInfo], None]:
         return _check_checkpoint
     if bucket_of(key):
         return _check_bucket
+    if is_file_beside(key) and key.split("/")[1] in ALL_TABLES:
+        return _check_file_beside
     if table_of(key):
         return _check_run
     if is_probe(key):
         return lambda objects, info: None
     if _EXPECTED.fullmatch(key):
         return _check_number
-    if digest_of(key):
-        return _check_state
+    if digest_of(key) or digest_in(key):
+        return _check_bytes
     raise Damaged(f"{key} is not the name of an object of the store")
 
 
@@ -166,6 +172,10 @@ def _check_checkpoint(objects: Objects, info: ObjectInfo) -> None:
     parse_checkpoint(info.key, _whole(objects, info), ALL_TABLES[info.key.split("/")[1]])
 
 
+def _check_file_beside(objects: Objects, info: ObjectInfo) -> None:
+    check_file_beside(info.key, _whole(objects, info), ALL_TABLES[info.key.split("/")[1]])
+
+
 def _check_bucket(objects: Objects, info: ObjectInfo) -> None:
     if bucket_of(info.key) != digest(_whole(objects, info)):
         raise Damaged(f"{info.key} is damaged: its bytes do not have the digest in its name")
@@ -175,8 +185,8 @@ def _check_number(objects: Objects, info: ObjectInfo) -> None:
     parse_expected(info.key, _whole(objects, info))
 
 
-def _check_state(objects: Objects, info: ObjectInfo) -> None:
-    if digest_of(info.key) != digest(_whole(objects, info)):
+def _check_bytes(objects: Objects, info: ObjectInfo) -> None:
+    if (digest_of(info.key) or digest_in(info.key)) != digest(_whole(objects, info)):
         raise Damaged(f"{info.key} is damaged: its bytes do not have the digest in its name")
 
 
@@ -247,7 +257,7 @@ def _keys(
             found.append(at_once.slice(int(file.index.rows[:group].sum()), count))
             continue
         whole = whole or group == 0  # for the columns that the part has
-        found.append(file.decode(group, block, key_only=not whole).select(spec.key))
+        found.append(file.decode(group, block, None if whole else spec.key).select(spec.key))
     return found
 
 

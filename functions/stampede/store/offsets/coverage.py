@@ -58,11 +58,12 @@ class Coverage:
     @classmethod
     def of(cls, offsets: Mapping[PartitionId, Iterable[int]]) -> "Coverage":
         """Coverage of single offsets, in any order, repeats allowed."""
-        spans = {}
-        for partition, numbers in offsets.items():
-            starts = np.fromiter(numbers, np.int64)
-            spans[partition] = united(np.stack([starts, starts + 1], axis=1))
-        return cls(spans)
+        return cls(
+            {
+                partition: intervals_of(np.fromiter(numbers, np.int64))
+                for partition, numbers in offsets.items()
+            }
+        )
 
     @classmethod
     def union(cls, parts: Iterable["Coverage"]) -> "Coverage":
@@ -221,6 +222,11 @@ def _in_order(spans: dict[PartitionId, np.ndarray]) -> Coverage:
 def same_spans(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether two arrays of intervals are equal: a fifth of the time of `np.array_equal`."""
     return one is other or (len(one) == len(other) and one.tobytes() == other.tobytes())
+
+
+def intervals_of(offsets: np.ndarray) -> np.ndarray:
+    """Offsets in any order, repeats allowed, as intervals: int64 of shape (n, 2)."""
+    return united(np.stack([offsets, offsets + 1], axis=1))
 
 
 def united(spans: np.ndarray) -> np.ndarray:

@@ -4,6 +4,8 @@ __all__ = [
     "alert_versions",
     "images",
     "kinds",
+    "merged_images",
+    "merged_inputs",
     "night_keys",
     "pack",
     "pack_name",

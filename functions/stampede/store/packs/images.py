@@ -29,7 +29,7 @@ from stampede.store.parquet.writer import (
     plain,
 )
 
-FITS, _TAIL, _PNG = (
+FITS, TAIL, _PNG = (
     *(PACKED_CUTOUT.field(name) for name in ("fits", "tail")),
     THUMBNAIL.field("png"),
 )
@@ -97,7 +97,7 @@ def cutout_columns(cutouts: Cutouts) -> list[Column]:
     nulls = sum(head is None for head in cutouts.heads)
     return [
         Column(FITS, pages, nulls=nulls),
-        Column(_TAIL, [dictionary, indices(_TAIL, cutouts.numbers)], nulls=nulls),
+        Column(TAIL, [dictionary, indices(TAIL, cutouts.numbers)], nulls=nulls),
     ]
 
 
@@ -148,8 +148,8 @@ def places_of(
 ) -> dict[str, pa.Array]:
     """The same from the sizes and the CRC-32 of the files."""
     absent, no_tail = layout.absent, layout.tails == 0
-    page = np.repeat(_ranges(pages), np.array(layout.pages, np.int64), axis=0)
-    tail = _ranges(tails or [Range(0, 0)])[layout.numbers]
+    page = np.repeat(ranges_array(pages), np.array(layout.pages, np.int64), axis=0)
+    tail = ranges_array(tails or [Range(0, 0)])[layout.numbers]
     return {
         "page_offset": pa.array(page[:, 0], mask=absent),
         "page_length": pa.array(page[:, 1], mask=absent),
@@ -187,7 +187,7 @@ def sizes_of(values: Sequence[Bytes | None]) -> np.ndarray:
     return np.array([0 if value is None else len(value) for value in values], np.int64)
 
 
-def _ranges(ranges: Sequence[Range]) -> np.ndarray:
+def ranges_array(ranges: Sequence[Range]) -> np.ndarray:
     """A row of offset and length for each."""
     return np.array(ranges, np.int64).reshape(-1, 2)
 

@@ -3,8 +3,9 @@
 A ranged GET fetches the cutouts of an alert, another their tail: see `pack_images`.
 """
 
+import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
@@ -22,7 +23,7 @@ from stampede.store.packs.images import (
     image_places,
     tail_frames,
 )
-from stampede.store.packs.pack_name import PackName, night_of
+from stampede.store.packs.pack_name import Merged, PackName, night_of
 from stampede.store.packs.stored_images import claimed_places, stored_cutouts, stored_images
 from stampede.store.parquet.checksums import (
     PARQUET_ERRORS,
@@ -45,6 +46,8 @@ _WRITING = threading.Lock()
 
 
 TableRows: TypeAlias = Callable[[list[int]], pa.Table | None]
+INPUTS = "stampede.inputs"
+"""Metadata of merged packs and raw alerts: the keys of what they were merged of, JSON."""
 
 
 class Pack(NamedTuple):
@@ -58,6 +61,24 @@ class Pack(NamedTuple):
     data: pa.Buffer
     locations: pa.Table
     sha256: str
+
+
+class Content(NamedTuple):
+    """What the bytes of a pack hold.
+
+    Attributes
+    ----------
+    rows
+        The rows in the order of the pack; those of cutouts are without `fits`, and `tail` is a
+        dictionary.
+    file
+        The footer.
+    """
+
+    pack: Pack
+    coverage: Coverage
+    rows: pa.Table
+    file: FileMetaData
 
 
 def expired(key: str, days: int | None, now_mjd: float) -> bool:
@@ -94,6 +115,8 @@ def write_pack(
     coverage: Coverage,
     spec: PackSpec = CUTOUT_PACKS,
     programids: Iterable[int] = (),
+    merged: Merged | None = None,
+    inputs: Sequence[str] = (),
 ) -> Pack:
     """Pack `rows`, which have the columns of `spec.rows` and hold the alerts of `coverage`.
 
@@ -104,10 +127,19 @@ def write_pack(
     ----------
     programids
         The observing programmes of the alerts; none if their survey has none.
+    merged, inputs
+        Of a merged pack: what its name says, and the keys of the packs that it was merged of.
     """
+    metadata = footer_pairs(coverage, inputs)
     with _WRITING:
-        rows, data, places = _written(rows, coverage, spec)
-    return _pack(rows, data, sha256(data).hexdigest(), places, spec, programids)
+        rows, data, places = _written(rows, metadata, spec)
+    return located(rows, data, sha256(data).hexdigest(), places, spec, programids, merged)
+
+
+def footer_pairs(coverage: Coverage, inputs: Sequence[str] = ()) -> dict[str, str]:
+    """The metadata in the footer of a pack, for `seal` to complete."""
+    pairs = PLACEHOLDER | {COVERAGE.decode(): coverage.to_json()}
+    return pairs | {INPUTS: json.dumps(sorted(inputs))} if inputs else pairs
 
 
 def read_rows(
@@ -152,7 +184,18 @@ def read_pack(
 
     Raises `Damaged` as `read_rows`, and what `table_rows` raises.
     """
+    return read_content(data, spec, key, table_rows)[:2]
+
+
+def read_content(
+    data: bytes | memoryview | pa.Buffer,
+    spec: PackSpec = CUTOUT_PACKS,
+    key: str | None = None,
+    table_rows: TableRows | None = None,
+) -> Content:
+    """As `read_pack`, with the rows and the footer."""
     whole = sha256(data).hexdigest() if key is None else check_digest(key, data)
+    name = PackName.parse(key or "")
     rows, coverage, file = _read(data, key, spec.image if spec is CUTOUT_PACKS else "")
     view = memoryview(data).cast("B")
     try:
@@ -162,8 +205,10 @@ def read_pack(
         else:
             images = one_array(rows[spec.image])
             places = image_places(images, stored_images(file, view), view)
+        merged = name.merged if name else None
         programids = programids_of(key or "")
-        return _pack(rows, pa.py_buffer(data), whole, places, spec, programids), coverage
+        pack = located(rows, pa.py_buffer(data), whole, places, spec, programids, merged)
+        return Content(pack, coverage, rows, file)
     except PARQUET_ERRORS as error:
         raise Damaged(f"{key or 'the pack'} does not have the rows of a pack: {error}") from None
 
@@ -183,7 +228,7 @@ def _claimed(
 
 
 def _written(
-    rows: pa.Table, coverage: Coverage, spec: PackSpec
+    rows: pa.Table, metadata: Mapping[str, str], spec: PackSpec
 ) -> tuple[pa.Table, pa.Buffer, dict[str, pa.Array]]:
     """Sorted rows, their file, and where each image lies in it."""
     schema = spec.rows.schema
@@ -194,7 +239,7 @@ def _written(
     columns = [small(field, one_array(rows[field.name])) for field in [*schema][:-1]]
     cutouts = cut(images, _messages(rows)) if spec is CUTOUT_PACKS else None
     columns += [image_column(images)] if cutouts is None else cutout_columns(cutouts)
-    file = write(columns, rows.num_rows, PLACEHOLDER | {COVERAGE.decode(): coverage.to_json()})
+    file = write(columns, rows.num_rows, metadata)
     data = seal(file.data)
     view = memoryview(data).cast("B")
     if cutouts is None:
@@ -204,6 +249,17 @@ def _written(
     dictionary = view[tails[0].offset :][: tails[0].length]
     tail_places = tail_frames(dictionary, tails[0].offset)
     return rows, data, cutout_places(cutouts, pages, tail_places)
+
+
+def inputs_in(name: str, metadata: FileMetaData) -> frozenset[str]:
+    """The keys of the packs that a pack was merged of, by its footer; none of one as stored.
+
+    Raises `Damaged`, which has its `name`.
+    """
+    try:
+        return frozenset(map(str, json.loads(metadata.metadata.get(INPUTS.encode(), "[]"))))
+    except PARQUET_ERRORS:
+        raise Damaged(f"{name} does not have the footer of a pack") from None
 
 
 def coverage_in(name: str, metadata: FileMetaData) -> Coverage:
@@ -227,18 +283,19 @@ def _read(
     return read_file(name, file, columns), coverage, file.metadata
 
 
-def _pack(
+def located(
     rows: pa.Table,
     data: pa.Buffer,
     whole: str,
     places: dict[str, pa.Array],
     spec: PackSpec,
     programids: Iterable[int],
+    merged: Merged | None,
 ) -> Pack:
-    """A pack of these rows, whose bytes have the SHA-256 `whole`."""
+    """A pack of these rows, whose bytes have the SHA-256 `whole` and its images at `places`."""
     mjd = rows["mjd"].to_numpy()
     night = int(mjd.max()) if len(mjd) else 0
-    key = PackName.make(spec.prefix, night, whole, programids).key
+    key = PackName.make(spec.prefix, night, whole, programids, merged).key
     schema = spec.locations.schema
     absent = places["length"].is_null()
     columns = {**places, "pack": pc.if_else(absent, None, pa.repeat(key, rows.num_rows))}

@@ -18,6 +18,7 @@ _KEY = re.compile(
     rf"(?:merged(?P<level>\d+)-(?P<first>-?\d+)-(?P<slice>{WHOLE}|[01]+)-)?"
     rf"(?P<digest>[0-9a-f]{{32}}){SUFFIX}\.parquet"
 )
+_LEVEL = re.compile(r"merged(\d+)-")
 
 
 class Merged(NamedTuple):
@@ -30,7 +31,8 @@ class Merged(NamedTuple):
     first
         The earliest of their nights; the latest is in the key.
     slice
-        It holds the objects whose hash begins with these bits, ``0`` and ``1``.
+        It holds the objects whose hash begins with these bits, ``0`` and ``1``; of images those
+        of all objects.
     """
 
     level: int
@@ -103,6 +105,12 @@ class PackName(NamedTuple):
     def slice(self) -> str:
         """The bits that the hashes of its objects begin with."""
         return self.merged.slice if self.merged else ""
+
+
+def level_of(key: str) -> int:
+    """How often a pack, or a file of raw alerts, was merged, by its key."""
+    found = _LEVEL.match(key.rpartition("/")[2])
+    return int(found[1]) if found else 0
 
 
 def night_of(key: str) -> int | None:

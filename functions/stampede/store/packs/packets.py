@@ -17,11 +17,11 @@ from isal import isal_zlib
 from stampede.errors import Damaged
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.decompression import Bytes
-from stampede.store.offsets.coverage import COVERAGE, Coverage
-from stampede.store.packs.pack import Pack, read_small_columns
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.pack import Pack, footer_pairs, read_small_columns
 from stampede.store.packs.pack_name import Merged, PackName
 from stampede.store.parquet import zstd
-from stampede.store.parquet.checksums import PARQUET_ERRORS, PLACEHOLDER, seal
+from stampede.store.parquet.checksums import PARQUET_ERRORS, seal
 from stampede.store.parquet.pages import pages, values
 from stampede.store.parquet.writer import DATA_PAGE, Column, Page, small, write
 from stampede.store.programmes.keys import programids_of
@@ -120,13 +120,14 @@ def pack_of(
     coverage: Coverage,
     programids: Iterable[int] = (),
     merged: Merged | None = None,
+    inputs: Sequence[str] = (),
 ) -> Pack:
     """A pack of these rows, in order, and the pages that `PacketPages` made of their packets."""
     columns = [
         Column(field, made) if field.name == PACKET_PACKS.image else _column(field, rows)
         for field in PACKET_PACKS.rows.schema
     ]
-    file = write(columns, rows.num_rows, PLACEHOLDER | {COVERAGE.decode(): coverage.to_json()})
+    file = write(columns, rows.num_rows, footer_pairs(coverage, inputs))
     data = seal(file.data)
     return _pack(rows, data, sha256(data).hexdigest(), programids, merged)
 

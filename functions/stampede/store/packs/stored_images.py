@@ -5,6 +5,7 @@ The bytes are those that the digest in the pack's name proves, or each page is h
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,10 +51,10 @@ def stored_cutouts(
         The bytes are not those of a pack.
     """
     heads: list[memoryview | None] = []
-    pages = [page for page in _pages(file, "fits", data) if page.kind == DATA_PAGE]
+    pages = [page for page in stored_pages(file, "fits", data) if page.kind == DATA_PAGE]
     for page in pages:
         heads += _stored_heads(data[page.body.offset :][: page.body.length], page.values)
-    numbers, entries, tails = _stored_tails(rows, file, data)
+    numbers, entries, tails = stored_tails(rows, file, data)
     if (~absent_of(heads) & numbers.is_null().to_numpy(zero_copy_only=False)).any():
         raise Damaged("an image has no number of its tail")
     cutouts = Cutouts(heads, entries, numbers, [page.values for page in pages])
@@ -77,8 +78,8 @@ def claimed_places(
 
     Raises as `stored_cutouts`.
     """
-    numbers, entries, tails = _stored_tails(rows, file, data)
-    pages = [page for page in _pages(file, "fits", data) if page.kind == DATA_PAGE]
+    numbers, entries, tails = stored_tails(rows, file, data)
+    pages = [page for page in stored_pages(file, "fits", data) if page.kind == DATA_PAGE]
     absent = claims["pack"].is_null().to_numpy()
     number = pc.fill_null(numbers, 0).to_numpy()
     of_tails = np.where(absent, 0, sizes_of(entries or [b""])[number])
@@ -99,7 +100,7 @@ def claimed_places(
     return places if (layout.heads >= 0).all() and all(alike) else None
 
 
-def _stored_tails(
+def stored_tails(
     rows: pa.Table, file: FileMetaData, data: memoryview
 ) -> tuple[pa.Array, list[memoryview], list[Range]]:
     """For each row the number of its tail; the distinct tails; and where they lie."""
@@ -108,11 +109,29 @@ def _stored_tails(
     entries = [view for view in viewed(tail.dictionary) if view is not None]
     tails = [
         frame
-        for page in _pages(file, "tail", data)
+        for page in stored_pages(file, "tail", data)
         if page.kind == DICTIONARY_PAGE
         for frame in tail_frames(data[page.body.offset :][: page.body.length], page.body.offset)
     ]
     return tail.indices, entries, tails
+
+
+def stored_frames(
+    rows: pa.Table, file: FileMetaData, data: memoryview
+) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """For each row its number in its page, and digests of the page and of the tail's frame.
+
+    Parameters as of `stored_cutouts`; raises as that does.
+    """
+    numbers, _, tails = stored_tails(rows, file, data)
+    digests = [sha256(data[place.offset :][: place.length]).digest() for place in tails]
+    tail = iter(numbers.to_pylist())
+    for page in stored_pages(file, "fits", data):
+        if page.kind == DATA_PAGE:
+            whole = sha256(data[page.body.offset :][: page.body.length]).digest()
+            for row in range(page.values):
+                number = next(tail)
+                yield row, whole, None if number is None else digests[number]
 
 
 def _stored_heads(page: memoryview, rows: int) -> Iterator[memoryview | None]:
@@ -174,10 +193,10 @@ def cutouts_at(data: memoryview, places: Iterable[Mapping[str, Any]]) -> list[by
 
 def stored_images(file: FileMetaData, data: memoryview) -> int:
     """Where the page of a pack's images begins."""
-    return next((page.body.offset for page in _pages(file, "png", data)), 0)
+    return next((page.body.offset for page in stored_pages(file, "png", data)), 0)
 
 
-class _Page(NamedTuple):
+class StoredPage(NamedTuple):
     """A page: its type, number of values, size decompressed, and where the body lies."""
 
     kind: int
@@ -186,7 +205,7 @@ class _Page(NamedTuple):
     body: Range
 
 
-def _pages(file: FileMetaData, name: str, data: memoryview) -> Iterator[_Page]:
+def stored_pages(file: FileMetaData, name: str, data: memoryview) -> Iterator[StoredPage]:
     """The pages of a column.
 
     Raises `ValueError` for one that does not have its CRC-32.
@@ -201,5 +220,5 @@ def _pages(file: FileMetaData, name: str, data: memoryview) -> Iterator[_Page]:
         described = header[7 if header[1] == DICTIONARY_PAGE else 5]
         if header[4] % (1 << 32) != isal_zlib.crc32(data[at : at + header[3]]):
             raise ValueError(f"a page of {name} does not have its checksum")
-        yield _Page(header[1], described[1], header[2], Range(at, header[3]))
+        yield StoredPage(header[1], described[1], header[2], Range(at, header[3]))
         at += header[3]

@@ -26,7 +26,7 @@ from stampede.errors import Damaged
 
 MIN_BYTES = 12
 """Of a Parquet file: its magic number twice, and the length of its footer."""
-FORMAT = 2
+FORMAT = 3
 """The latest format of objects that this version reads."""
 _FORMAT = "stampede.format"
 CRC32 = "stampede.crc32"
@@ -34,6 +34,8 @@ PLACEHOLDER = {CRC32: "0" * 16, _FORMAT: "1"}
 """Metadata that a writer adds to a file, for `seal` to complete. Most objects have format 1."""
 PACKED = {_FORMAT: "2"}
 """Instead, of an object that keeps the offsets of a run packed (`runs/packed_coverage.py`)."""
+STORED = {_FORMAT: "3"}
+"""Instead, of a checkpoint that leaves the offsets of a run in an offset file."""
 BODY = "stampede.body_crc32"
 BODY_PLACEHOLDER = {BODY: "0" * 8}
 """The same for the CRC-32 of all bytes before the footer, of files whose name is no digest of them.

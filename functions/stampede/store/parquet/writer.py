@@ -35,7 +35,7 @@ LONGEST_STATISTIC = 1024  # bytes: a footer is read far more often than its file
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
 _PLAIN, _RLE, _DICTIONARY = 0, 3, 8
 _NONE, _ZSTD = 0, 6
-_INT32, _INT64, _DOUBLE, _BYTE_ARRAY = 1, 2, 5, 6
+_INT32, _INT64, _DOUBLE, _BYTE_ARRAY, _FIXED = 1, 2, 5, 6, 7
 _REQUIRED, _OPTIONAL = 0, 1
 _CREATED_BY = "stampede version 1.0.0"
 
@@ -123,9 +123,21 @@ def strings(field: pa.Field, array: pa.Array) -> Column:
     return Column(field, pages, True, least, greatest, array.null_count)
 
 
+def fixed(field: pa.Field, array: pa.Array) -> Column:
+    """A column of binary values of one length, in one page."""
+    known = array.drop_null()
+    width = field.type.byte_width
+    values = known.buffers()[1][known.offset * width :][: len(known) * width] if len(known) else b""
+    body = levels(array.is_valid().to_numpy(zero_copy_only=False), field) + bytes(values)
+    page = Page(DATA_PAGE, [zstd.compress(body)], len(body), len(array))
+    return Column(field, [page], nulls=array.null_count)
+
+
 def small(field: pa.Field, array: pa.Array) -> Column:
-    """A column of strings, numbers or timestamps."""
-    return strings(field, array) if pa.types.is_string(field.type) else numbers(field, array)
+    """A column of strings, numbers, timestamps or binary values of one length."""
+    if pa.types.is_string(field.type):
+        return strings(field, array)
+    return (fixed if pa.types.is_fixed_size_binary(field.type) else numbers)(field, array)
 
 
 def indices(field: pa.Field, numbers: pa.Array) -> Page:
@@ -239,6 +251,8 @@ def _element(field: pa.Field) -> Value:
         3: i32(_OPTIONAL if field.nullable else _REQUIRED),
         4: binary(field.name),
     }
+    if pa.types.is_fixed_size_binary(field.type):
+        fields = {1: fields[1], 2: i32(field.type.byte_width), 3: fields[3], 4: fields[4]}
     # What the numbers or bytes mean, by both of its names.
     if pa.types.is_string(field.type):
         fields |= {6: i32(0), 10: struct({1: struct({})})}
@@ -255,4 +269,4 @@ def _kind(field: pa.Field) -> int:
         return _DOUBLE
     if pa.types.is_primitive(field.type):
         return _INT32 if field.type.bit_width == 32 else _INT64
-    return _BYTE_ARRAY
+    return _FIXED if pa.types.is_fixed_size_binary(field.type) else _BYTE_ARRAY

@@ -13,5 +13,6 @@ __all__ = [
     "run",
     "run_name",
     "schema",
+    "section_files",
     "writer",
 ]

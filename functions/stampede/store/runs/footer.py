@@ -4,7 +4,7 @@ import json
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -148,13 +148,20 @@ def check_keys(run: RunInfo, spec: TableSpec) -> None:
 
     Raises one of `PARQUET_ERRORS`.
     """
-    ends = pa.array([run.first, run.last], spec.schema.field(spec.leading).type)
-    if run.rows < 0 or bool(run.rows) != (ends.null_count == 0):
+    pa.array([run.first, run.last], spec.schema.field(spec.leading).type)
+    check_ends(run)
+
+
+def check_ends(run: RunInfo) -> None:
+    """As `check_keys`, of keys that have the right type."""
+    first: Any = run.first
+    last: Any = run.last
+    if run.rows < 0 or bool(run.rows) != (first is not None and last is not None):
         raise ValueError("it has rows without keys, or keys without rows")
-    if run.rows and not np.less_equal(*bounds([run.first, run.last], spec)):
+    if run.rows and last < first:
         raise ValueError("its last key is less than its first")
-    if run.sections is not None and run.first is not None:
-        run.sections.check(run.first)
+    if run.sections is not None and first is not None:
+        run.sections.check(first)
 
 
 def _as_named(pairs: Mapping[bytes, bytes], run: RunInfo, spec: TableSpec) -> bool:
@@ -299,8 +306,8 @@ def with_columns(
     plain = spec.schema.remove_metadata()
     if names is not None:
         plain = pa.schema([plain.field(name) for name in names])
-    if rows.schema.equals(plain, check_metadata=True):
-        return rows
+    if rows.schema.equals(plain):  # without what the file says of its fields
+        return pa.Table.from_arrays(rows.columns, schema=plain)
     columns = []
     for field in plain:
         here = rows.schema.get_field_index(field.name)

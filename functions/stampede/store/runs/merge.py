@@ -5,8 +5,6 @@ order. That is a total order on the bits of the values, so taking the greatest i
 associative and idempotent. Null is below everything, NaN next, then -inf ... -0.0, 0.0 ... inf.
 """
 
-import itertools
-
 import numpy as np
 import pyarrow as pa
 
@@ -19,8 +17,10 @@ _NULL = -1  # below every `message_crc32` and `programid`, the columns of keys t
 
 def sort_unique(rows: pa.Table, spec: TableSpec) -> pa.Table:
     """`rows` sorted by key, the winning version of each; `rows` itself if nothing has to change."""
-    if rows.num_rows < 2 or (rows.num_rows <= _FEW and _ascending(rows, spec.key)):
+    if rows.num_rows < 2:
         return rows
+    if rows.num_rows <= _FEW and (few := _order_of_few(rows, spec.key)) is not None:
+        return rows if few == [*range(len(few))] else rows.take(pa.array(few))
     rows = rows.combine_chunks()
     codes = _key_codes(rows, spec.key)
     order = np.lexsort(codes[::-1]) if _unsorted(codes) else np.arange(rows.num_rows)
@@ -176,14 +176,16 @@ def _key_codes(rows: pa.Table, key: tuple[str, ...]) -> list[np.ndarray]:
     return codes
 
 
-def _ascending(rows: pa.Table, key: tuple[str, ...]) -> bool:
-    """Whether every row's key is above the one before: true only if so, false also if unsure."""
+def _order_of_few(rows: pa.Table, key: tuple[str, ...]) -> list[int] | None:
+    """The numbers of these rows by key; None if two have the same key, or if unsure."""
     keys = list(zip(*(rows[name].to_pylist() for name in key), strict=True))
+    if len({*keys}) < len(keys):
+        return None
     try:
         # Python sorts strings by code points, which is the order of their UTF-8 bytes.
-        return all(one < other for one, other in itertools.pairwise(keys))
+        return sorted(range(len(keys)), key=keys.__getitem__)
     except TypeError:  # a null
-        return False
+        return None
 
 
 def _unsorted(codes: list[np.ndarray]) -> bool:

@@ -7,13 +7,13 @@ The claim stays with the rows: no part can be there without it.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stampede.errors import Damaged
+from stampede.errors import Damaged, StoreDown
 from stampede.store.offsets.coverage import Coverage, PartitionId, united
 from stampede.store.parquet import zstd
 from stampede.store.runs.run_name import digest
@@ -79,6 +79,39 @@ class PackedCoverage(Coverage):
         return super().__eq__(other)
 
     __hash__ = Coverage.__hash__
+
+
+class StoredCoverage(PackedCoverage):
+    """A packed coverage that a start left in the store: its block is read when it is asked for.
+
+    `load` returns the bytes of the block. Raises `StoreDown`, `UnreadableOffsets`.
+    """
+
+    __slots__ = ("load",)
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.load: Callable[[], bytes] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "data":
+            return super().__getattr__(name)
+        if self.load is None:
+            raise LookupError("the offsets of this run are in an object that was not read")
+        self.data = self.load()
+        return self.data
+
+
+class UnreadableOffsets(StoreDown):
+    """No object in the store has the offsets of a run that was there."""
+
+
+def readable(coverage: Coverage) -> bool:
+    """Whether the store has the offsets, which this may read. Raises `StoreDown`."""
+    try:
+        return not isinstance(coverage, StoredCoverage) or bool(coverage.data)
+    except UnreadableOffsets:
+        return False
 
 
 class UnreadCoverage(Coverage):

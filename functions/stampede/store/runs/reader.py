@@ -31,6 +31,7 @@ from stampede.store.runs.packed_coverage import PackedCoverage, UnreadCoverage, 
 from stampede.store.runs.row_values import COLUMN_BYTES, RowValues
 from stampede.store.runs.run import RunInfo
 from stampede.store.runs.schema import TableSpec
+from stampede.store.runs.section_files import SectionFiles
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -41,6 +42,8 @@ GET_BYTES = 4 * MIB
 # Run metadata fits in the footer's last 32 KB. For runs up to 38,000 rows, ten of each object, that
 # is the whole footer, so lookups need no extra request.
 TAIL_BYTES = 32 << 10
+_SECTIONS_SIZE = 5
+"""Memory of parsed sections, in the lengths of their text."""
 
 
 class RunReader:
@@ -50,6 +53,7 @@ class RunReader:
     ----------
     cache_bytes
         Most bytes of row groups and indexes in memory, of indexes three quarters; 0 keeps nothing.
+        A quarter as much besides is for section files.
     """
 
     def __init__(self, objects: Objects, spec: TableSpec, cache_bytes: int) -> None:
@@ -60,6 +64,7 @@ class RunReader:
         # leaves holes in glibc's memory, 200 MB after a thousand look-ups. Rows get what is left.
         self.indexes = Cache(cache_bytes * 3 // 4)
         self.cache = Cache(cache_bytes)
+        self._section_files = SectionFiles(objects, spec, cache_bytes // 4)
         # By digest, as long as a part has them: so each block is read once.
         self._coverages: WeakValueDictionary[str, PackedCoverage] = WeakValueDictionary()
 
@@ -96,6 +101,29 @@ class RunReader:
     def cached_index(self, run: RunInfo, section: int | None = None) -> RunIndex | None:
         """What `index` returns, from the cache; None if it is not there."""
         found: RunIndex | None = self.indexes.get(self._index_name(run, section))
+        return found
+
+    def with_sections(self, run: RunInfo) -> RunInfo:
+        """A part with its sections: from its section file if a start left them unread.
+
+        Of its footer if that file is gone or damaged. Raises `NotFound`, `StoreDown`, `Damaged`.
+        """
+        if found := self.cached_with_sections(run):
+            return found
+        sections = self._section_files.of(run)
+        if sections is None:
+            footer = read_twice(lambda: self.footer(run.object), Damaged)
+            sections = footer.sections
+        found = replace(run, sections=sections, sections_in=None)
+        size = _SECTIONS_SIZE * len(sections.text) if sections else 0
+        self.indexes.put(_cached("sections", run), found, size)
+        return found
+
+    def cached_with_sections(self, run: RunInfo) -> RunInfo | None:
+        """What `with_sections` returns, from memory; None if it is not there."""
+        if run.sections_in is None:
+            return run
+        found: RunInfo | None = self.indexes.get(_cached("sections", run))
         return found
 
     def cached_block(self, run: RunInfo, group: int) -> "Block | None":
@@ -237,11 +265,25 @@ class Block:
             return None
         return int(self.ends[at - 1]) if at else 0, int(self.ends[at])
 
-    def between(self, first: int | str, last: int | str) -> pa.Table:
-        """The rows of keys from `first` to `last`, not copied."""
-        begin, end = bisect_left(self.keys, first), bisect_right(self.keys, last)
-        start = int(self.ends[begin - 1]) if begin else 0
-        return self.rows.slice(start, int(self.ends[end - 1]) - start if end > begin else 0)
+    def holding(self, wanted: Sequence[Any]) -> pa.Table:
+        """The rows of these keys, ascending; not copied if they lie side by side."""
+        keys, last = self.keys, len(self.keys) - 1
+        wanted = wanted[bisect_left(wanted, keys[0]) : bisect_right(wanted, keys[last])]
+        if isinstance(keys, np.ndarray):
+            at = keys.searchsorted(wanted)
+            at = at[keys[at] == wanted]
+        else:
+            places = (bisect_left(keys, key) for key in wanted)
+            at = np.array([n for n, key in zip(places, wanted, strict=True) if keys[n] == key], int)
+        if not len(at):
+            return self.rows.slice(0, 0)
+        ends = self.ends[at]
+        starts = np.where(at > 0, self.ends[at - 1], 0)
+        if at[-1] - at[0] == len(at) - 1:
+            return self.rows.slice(int(starts[0]), int(ends[-1] - starts[0]))
+        counts = ends - starts
+        shift = starts - (np.cumsum(counts) - counts)
+        return self.rows.take(pa.array(np.repeat(shift, counts) + np.arange(counts.sum())))
 
 
 class Place(NamedTuple):
@@ -266,9 +308,12 @@ class RunFile:
         """The numbers of its row groups."""
         return self.index.numbers
 
-    def read(self, groups: Sequence[int]) -> list[pa.Table]:
-        """The rows of each of `groups`, ascending. Raises `NotFound`, `StoreDown`, `Damaged`."""
-        return [self.decode(group, block) for group, block in self.fetch(groups)]
+    def read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> list[pa.Table]:
+        """The rows of each of `groups`, ascending, or these columns alone.
+
+        Raises `NotFound`, `StoreDown`, `Damaged`.
+        """
+        return [self.decode(group, block, columns) for group, block in self.fetch(groups)]
 
     def fetch(self, groups: Sequence[int]) -> Iterator[tuple[int, bytes]]:
         """Number and bytes of each of `groups`, ascending; one GET fetches adjacent ones."""
@@ -281,11 +326,10 @@ class RunFile:
                 first, last = self.index.extent(group)
                 yield group, data[first - start : last - start]
 
-    def decode(self, group: int, block: bytes, key_only: bool = False) -> pa.Table:
-        """The rows of a row group from its bytes, or their key alone. Raises `Damaged`."""
+    def decode(self, group: int, block: bytes, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of a row group from its bytes, or these columns alone. Raises `Damaged`."""
         source = MemoryRange(block, self.index.extent(group)[0], self.run.object.size)
         metadata, number = self.index.metadata_of(group)
-        columns = self._spec.key if key_only else None
         with _parquet(self.run.key):
             file = open_verified(source, metadata)
             rows = file.read_row_group(number, columns, use_threads=False)

@@ -21,6 +21,7 @@ class RunInfo:
     """One part of a run: what its key, its listing and its footer show.
 
     `filter` is that of all its keys, if it has few; a large part has `sections`, each with its own.
+    A start leaves those of large runs unread: `sections_in` is the key of the object that has them.
     """
 
     name: RunName
@@ -33,6 +34,7 @@ class RunInfo:
     body_crc32: str | None = None
     filter: Filter | None = None
     sections: Sections | None = None
+    sections_in: str | None = None
 
     @property
     def key(self) -> str:

@@ -3,6 +3,7 @@
 __all__ = [
     "bucket",
     "faults",
+    "listings",
     "minio_client",
     "signed_requests",
 ]

@@ -10,6 +10,7 @@ from stampede.http.client import Connections
 from stampede.store.objects.address import StoreAddress
 from stampede.store.s3.credentials import S3Keys
 from stampede.store.s3.sigv4 import Signer
+from stampede.store.s3.silent_nights import SilentNights
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -38,6 +39,8 @@ class S3AsyncGets:
     connect_seconds, read_seconds
         How long a connection may take, and how long the store may send nothing. A GET may take
         both together, the wait for its turn included.
+    silent
+        The nights that are not asked for here.
     """
 
     def __init__(
@@ -48,7 +51,9 @@ class S3AsyncGets:
         keys: S3Keys,
         connect_seconds: float,
         read_seconds: float,
+        silent: SilentNights,
     ) -> None:
+        self._silent = silent
         self._seconds = connect_seconds + read_seconds
         self._failures = 0
         self._paused_until = 0.0  # by the monotonic clock
@@ -64,7 +69,9 @@ class S3AsyncGets:
         """Bytes ``[start, start + length)`` of an object; None if they did not come."""
         if not length or not _PLAIN.fullmatch(key) or time.monotonic() < self._paused_until:
             return None
-        stop = start + length
+        if self._silent.silent(key):
+            return None
+        stop, begun = start + length, time.monotonic()
         try:
             # A store that sends a byte now and then must not keep its slot, nor those who wait.
             async with asyncio.timeout(self._seconds):
@@ -72,11 +79,14 @@ class S3AsyncGets:
                 headers = self._headers(key, start, stop)
                 response = await self._connections.get(self._base + key, headers, length + 1)
         except OSError as error:
+            self._silent.failed(key, begun)
             self._failed(error)
             return None
         except ValueError:
             return None
         self._failures = 0
+        if response.status == 206:
+            self._silent.came(key)
         expected = f"bytes {start}-{stop - 1}/"
         if response.status != 206 or not (response.content_range or "").startswith(expected):
             return None

@@ -5,7 +5,7 @@ request that needs it: `read` starts without it (docs/adr/0050-starts.md).
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
@@ -22,6 +22,7 @@ from stampede.store.s3.credentials import S3Keys
 from stampede.store.s3.faults import failure, refusal
 from stampede.store.s3.gets import ABSENT, Patience, S3Gets, SelfSigned, Unable, plain
 from stampede.store.s3.listings import S3Lists
+from stampede.store.s3.silent_nights import SilentNights
 from stampede.store.s3.url import checked_url
 from stampede.telemetry import tracing
 
@@ -75,6 +76,7 @@ class S3Objects:
         self._address, self._keys = address, S3Keys(address)
         self._lists = S3Lists(url, self._keys, address.region, self._pool)
         self._self_signed = False
+        self._silent: SilentNights | None = None  # only where readers wait for each other
         self._gets = S3Gets(
             self.endpoint,
             self.bucket,
@@ -125,15 +127,20 @@ class S3Objects:
         if length == 0:
             self.head(key)
             return b""
-        if plain(key) and not self._self_signed:
-            try:
-                return self._gets.get(key, start, length)
-            except Unable as unable:
-                self._self_signed |= isinstance(unable, SelfSigned)
-        return self._get_by_minio(key, start, length)
+        with self._silent.asking(key) if self._silent else nullcontext():
+            if plain(key) and not self._self_signed:
+                try:
+                    return self._gets.get(key, start, length)
+                except Unable as unable:
+                    self._self_signed |= isinstance(unable, SelfSigned)
+            return self._get_by_minio(key, start, length)
 
     def async_gets(self) -> S3AsyncGets:
-        """GETs for an event loop, which needs no thread for them."""
+        """GETs for an event loop, which needs no thread for them.
+
+        From now on `get` fails at once for nights that are silent: see `SilentNights`.
+        """
+        self._silent = self._silent or SilentNights()
         return S3AsyncGets(
             self.endpoint,
             self.bucket,
@@ -141,6 +148,7 @@ class S3Objects:
             self._keys,
             CONNECT_SECONDS,
             FIRST_READ_SECONDS,
+            self._silent,
         )
 
     def head(self, key: str) -> ObjectInfo:

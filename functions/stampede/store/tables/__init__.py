@@ -4,6 +4,7 @@ __all__ = [
     "checkpoint",
     "checkpoint_files",
     "listing",
+    "offset_files",
     "prefix_lookup",
     "range_lookup",
     "table",

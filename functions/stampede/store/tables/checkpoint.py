@@ -8,7 +8,9 @@ read as always. It is also a memory: it names runs that somebody else deleted.
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC
+from itertools import groupby, repeat
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,19 +18,33 @@ import pyarrow as pa
 from stampede.errors import Damaged
 from stampede.store.objects.object_store import ObjectInfo
 from stampede.store.offsets.coverage import Coverage
-from stampede.store.parquet.checksums import PACKED, PARQUET_ERRORS, open_file, read_file, write
+from stampede.store.parquet.checksums import (
+    PACKED,
+    PARQUET_ERRORS,
+    STORED,
+    open_file,
+    read_file,
+    write,
+)
 from stampede.store.runs.bloom_filters import Filter
-from stampede.store.runs.footer import check_keys
+from stampede.store.runs.footer import check_ends
 from stampede.store.runs.index_sections import Sections
-from stampede.store.runs.packed_coverage import PackedCoverage
+from stampede.store.runs.merge import one_array
+from stampede.store.runs.packed_coverage import Block, PackedCoverage, StoredCoverage
 from stampede.store.runs.run import RunInfo, live
 from stampede.store.runs.run_name import RunName, digest
 from stampede.store.runs.schema import TableSpec
+from stampede.store.runs.section_files import CHECKPOINTS as CHECKPOINTS
+from stampede.store.runs.section_files import is_section_file
 
-CHECKPOINTS = "checkpoints/"
 _KEY = re.compile(rf"{CHECKPOINTS}(?P<table>\w+)/\d{{10}}-[0-9a-f]{{32}}\.parquet")
 _BUCKET = re.compile(rf"{CHECKPOINTS}\w+/bucket-(?P<digest>[0-9a-f]{{32}})")
 _NAME = "stampede.checkpoint"
+_VALUES = (
+    *("key", "size", "etag", "coverage", "rows", "first", "last", "body_crc32"),
+    *("filter", "sections", "sections_in", "offsets_in", "offsets"),
+)
+"""Columns of which each value is made a Python object."""
 
 
 class Checkpoint(NamedTuple):
@@ -83,6 +99,8 @@ def columns(spec: TableSpec, packed: bool = False) -> pa.Schema:
             pa.field("body_crc32", pa.string()),
             pa.field("filter", pa.binary()),
             pa.field("sections", pa.string()),
+            pa.field("sections_in", pa.string()),
+            pa.field("offsets_in", pa.string()),
             *([pa.field("offsets", pa.binary())] if packed else []),
         ]
     )
@@ -94,40 +112,35 @@ def write_checkpoint(
     """Key and bytes of a checkpoint of a bucket; that of the greatest number is the newest.
 
     All parts of a run have the same coverage: the first of them has it here, as the run has it, in
-    `coverage` or as a block in `offsets`. Only live parts have their filter, since a backlog may
-    have ten thousand others.
+    `coverage` or as a block in `offsets`, or its block's length and digest in `offsets_in`. Only
+    live parts have their filter, since a backlog may have ten thousand others.
     """
-    rows = []
-    coverages: dict[str, Coverage] = {}
     parts = sorted(parts, key=lambda part: part.key)
     asked = {part.key for run in live(parts) for part in run}
-    for part in parts:
-        info, run = part.object, part.name.run
-        coverage = None if run in coverages else part.coverage
-        block = coverage if isinstance(coverage, PackedCoverage) else None
-        rows.append(
-            {
-                "key": info.key,
-                "size": info.size,
-                "etag": info.etag,
-                "modified": info.modified,
-                "inputs": part.inputs,
-                "coverage": coverage.to_json() if coverage is not None and not block else None,
-                "rows": part.rows,
-                "first": part.first,
-                "last": part.last,
-                "body_crc32": part.body_crc32,
-                "filter": part.filter.data if part.filter and info.key in asked else None,
-                "sections": part.sections.text if part.sections is not None else None,
-                "offsets": block.data if block else None,
-            }
-        )
-        coverages[run] = part.coverage
+    made: dict[str, list[Any]] = {
+        "key": [part.key for part in parts],
+        "size": [part.object.size for part in parts],
+        "etag": [part.object.etag for part in parts],
+        "modified": [part.object.modified for part in parts],
+        "inputs": [part.inputs for part in parts],
+        "rows": [part.rows for part in parts],
+        "first": [part.first for part in parts],
+        "last": [part.last for part in parts],
+        "body_crc32": [part.body_crc32 for part in parts],
+        "filter": [
+            part.filter.data if part.filter and part.key in asked else None for part in parts
+        ],
+        "sections": [part.sections.text if part.sections is not None else None for part in parts],
+        "sections_in": [part.sections_in for part in parts],
+        **_offsets(parts),
+    }
+    stored, packed = any(made["offsets_in"]), any(made["offsets"])
+    schema = columns(spec, packed)
     # Within the bytes, so a copy under another number, or in another bucket, shows.
     name = {_NAME: json.dumps({"number": number, "bucket": bucket})}
-    packed = any(isinstance(one, PackedCoverage) for one in coverages.values())
-    made = pa.Table.from_pylist(rows, schema=columns(spec, packed))
-    data = write(made, name | (PACKED if packed else {}), compression="zstd")
+    name |= STORED if stored else PACKED if packed else {}
+    rows = pa.table({column: made[column] for column in schema.names}, schema)
+    data = write(rows, name, compression="zstd")
     return f"{CHECKPOINTS}{spec.name}/{number:010}-{digest(data)}.parquet", data
 
 
@@ -143,41 +156,118 @@ def parse_checkpoint(
     file = open_file(key, data)
     bucket = _checked_name(key, file.metadata.metadata, buckets)
     rows = read_file(key, file)
-    parts: dict[str, RunInfo] = {}
-    coverages: dict[str, Coverage] = {}
     try:
-        for row in rows.to_pylist():
-            name = RunName.parse(row["key"])
-            if name is None:
-                raise Damaged(f"{key} names {row['key']!r}, which is no part of a run")
-            if (coverage := _coverage(row)) is not None:
-                coverages[name.run] = coverage
-            # Earlier checkpoints have neither: such a part is asked for every key.
-            bits, sections = row.get("filter"), row.get("sections")
-            part = RunInfo(
-                name,
-                ObjectInfo(row["key"], row["size"], row["etag"], row["modified"]),
-                tuple(row["inputs"]),
-                coverages[name.run],
-                row["rows"],
-                row["first"],
-                row["last"],
-                row["body_crc32"],
-                Filter(bits) if bits else None,
-                Sections(sections, row["last"], spec) if sections else None,
-            )
-            check_keys(part, spec)
-            parts[row["key"]] = part
+        return Checkpoint(key, {part.key: part for part in _parts(rows, spec)}, bucket)
     except (*PARQUET_ERRORS, AttributeError, RecursionError) as error:
         raise Damaged(f"{key} does not have the columns of a checkpoint: {error}") from None
-    return Checkpoint(key, parts, bucket)
 
 
-def _coverage(row: Mapping[str, Any]) -> Coverage | None:
+def _offsets(parts: Sequence[RunInfo]) -> dict[str, list[Any]]:
+    """The columns of the offsets of these parts: what the first part of each run has."""
+    made: dict[str, list[Any]] = {
+        name: [None] * len(parts) for name in ("coverage", "offsets_in", "offsets")
+    }
+    seen: set[str] = set()
+    for place, part in enumerate(parts):
+        run, held = part.name.run, part.coverage
+        if run in seen:
+            continue
+        seen.add(run)
+        if isinstance(held, StoredCoverage):
+            made["offsets_in"][place] = held.block.to_json()
+        elif isinstance(held, PackedCoverage):
+            made["offsets"][place] = held.data
+        else:
+            made["coverage"][place] = held.to_json()
+    return made
+
+
+def _parts(rows: pa.Table, spec: TableSpec) -> Iterator[RunInfo]:
+    """The parts in the rows of a checkpoint. Raises `Damaged`, and one of `PARQUET_ERRORS`.
+
+    Column by column: a dictionary of each row would take as long as all else in a start.
+    """
+    _check_types(rows.schema, spec)
+    # Earlier checkpoints lack the last columns: such a part is asked for every key.
+    values: dict[str, list[Any]] = {
+        name: rows[name].to_pylist() if name in rows.schema.names else [None] * rows.num_rows
+        for name in _VALUES
+    }
+    names = [_name(key, spec) for key in values["key"]]
+    modified = [one.replace(tzinfo=UTC) for one in rows["modified"].to_numpy().tolist()]
+    files = {one: _section_file(one, spec) for one in set(values["sections_in"])}
+    coverages: dict[str, Coverage] = {}
+    ends = zip(*(values[name] for name in ("rows", "first", "last", "body_crc32")), strict=True)
+    said = zip(
+        names,
+        map(ObjectInfo, values["key"], values["size"], values["etag"], modified),
+        _inputs(rows, names),
+        map(_coverage, values["coverage"], values["offsets"], values["offsets_in"]),
+        ends,
+        *(values[name] for name in ("filter", "sections", "sections_in")),
+        strict=True,
+    )
+    for name, info, inputs, held, (count, first, last, body), bits, text, file in said:
+        if held is not None:
+            coverages[name.run] = held
+        part = RunInfo(
+            name,
+            info,
+            inputs,
+            coverages[name.run],
+            count,
+            first,
+            last,
+            body,
+            Filter(bits) if bits else None,
+            Sections(text, last, spec) if text else None,
+            files[file],
+        )
+        check_ends(part)
+        yield part
+
+
+def _check_types(schema: pa.Schema, spec: TableSpec) -> None:
+    expected = columns(spec, packed=True)
+    for field in schema:
+        if field.name in expected.names and field.type != expected.field(field.name).type:
+            raise ValueError(f"{field.name} has type {field.type}")
+
+
+def _name(key: str, spec: TableSpec) -> RunName:
+    name = RunName.parse(key)
+    if name is None or name.key(spec.name) != key:
+        raise ValueError(f"{key!r} is no part of a run")
+    return name
+
+
+def _inputs(rows: pa.Table, names: Sequence[RunName]) -> Iterator[tuple[str, ...]]:
+    """The inputs of each part: those of the part before it, if that is of the same run."""
+    inputs, begin = one_array(rows["inputs"]), 0
+    for _, run in groupby(names, key=lambda name: name.run):
+        count = sum(1 for _ in run)
+        of_run = inputs.slice(begin, count)
+        begin += count
+        if of_run[1:].equals(of_run[:-1]):
+            yield from repeat(tuple(of_run[0].as_py()), count)
+        else:
+            yield from map(tuple, of_run.to_pylist())
+
+
+def _section_file(key: str | None, spec: TableSpec) -> str | None:
+    """The key of a section file of a table. Raises `ValueError` if it is another."""
+    if key and not (is_section_file(key) and key.startswith(f"{CHECKPOINTS}{spec.name}/")):
+        raise ValueError(f"{key!r} is no section file")
+    return key
+
+
+def _coverage(text: str | None, block: bytes | None, stored: str | None) -> Coverage | None:
     """The offsets in a row; None if an earlier row of the same run has them."""
-    if row["coverage"] is not None:
-        return Coverage.from_json(row["coverage"])
-    block = row.get("offsets")
+    if text is not None:
+        return Coverage.from_json(text)
+    if stored is not None:
+        named = Block.parse(stored)
+        return StoredCoverage(named) if named else None
     return None if block is None else PackedCoverage(block)
 
 

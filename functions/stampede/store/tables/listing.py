@@ -160,7 +160,7 @@ class Listing:
                 listed = [
                     info
                     for info in self._objects.list(prefix(self._spec.name))
-                    if (name := RunName.parse(info.key)) and name.key(self._spec.name) == info.key
+                    if info.key in before or self._is_part(info.key)
                 ]
                 self.quarantine.keep(listed)
                 if not self._read_footers(listed, seen):
@@ -190,6 +190,11 @@ class Listing:
                 return
         raise StoreDown(f"runs of {self._spec.name} vanish faster than they can be listed")
 
+    def _is_part(self, key: str) -> bool:
+        """Whether a key is that of a part of this table."""
+        name = RunName.parse(key)
+        return name is not None and name.key(self._spec.name) == key
+
     def _read_footers(self, listed: Sequence[ObjectInfo], seen: dict[str, RunInfo]) -> bool:
         """Make `seen` the parts in a listing that can be read; False if one of them is gone."""
         new = []
@@ -198,7 +203,8 @@ class Listing:
                 continue
             part = seen.get(info.key)
             if part and part.object[:3] == info[:3]:
-                seen[info.key] = replace(part, object=info)
+                if part.object != info:
+                    seen[info.key] = replace(part, object=info)
             else:
                 new.append(info)
         read = self._map(self._footer, new)

@@ -26,7 +26,8 @@ def keys_with_prefix(table: Table, prefix: str, most: int) -> list[str]:
     """
     for _ in range(_TRIES):
         try:
-            found = [_keys(table, run, prefix) for run in table.runs()]
+            runs = [run for run in table.runs() if _may_have(run, prefix, table)]
+            found = [_keys(table, run, prefix) for run in table.finder.with_sections(runs)]
             firsts = table.map(lambda keys: list(islice(keys, 1)), found)  # requests at once
             merged = heapq.merge(*map(chain, firsts, found))
             return [key for key, _ in islice(groupby(merged), most)]
@@ -38,14 +39,8 @@ def keys_with_prefix(table: Table, prefix: str, most: int) -> list[str]:
 def _keys(table: Table, run: RunInfo, prefix: str) -> Iterator[str]:
     """The keys of a part that begin with `prefix`, ascending."""
     sections: list[int | None] = [None]
-    if not run.rows:
-        return
     if run.sections:
         sections = [*_inside(*run.sections.ends, prefix)]
-    elif not _inside(
-        bounds([run.first], table.spec), bounds([run.last], table.spec, upper=True), prefix
-    ):
-        return
     for section in sections:
         index = table.finder.index(Piece(run, section, Wanted.of([], table.spec)))
         if index is None:
@@ -55,6 +50,14 @@ def _keys(table: Table, run: RunInfo, prefix: str) -> Iterator[str]:
             if not table.listing.quarantine.holds(run.key, group):
                 for block in table.finder.blocks(Fetch(run, index, [group], ())):
                     yield from (key for key in block.keys if key.startswith(prefix))
+
+
+def _may_have(run: RunInfo, prefix: str, table: Table) -> bool:
+    """Whether a part may have keys that begin with `prefix`."""
+    if not run.rows:
+        return False
+    ends = bounds([run.first], table.spec), bounds([run.last], table.spec, upper=True)
+    return bool(_inside(*ends, prefix))
 
 
 def _inside(firsts: np.ndarray, lasts: np.ndarray, prefix: str) -> list[int]:

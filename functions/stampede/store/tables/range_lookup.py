@@ -124,9 +124,12 @@ def _groups(table: Table, ranges: Ranges) -> _Groups:
 def _pieces(table: Table, ranges: Ranges) -> Iterator[Piece]:
     """The parts and sections that may have rows in `ranges`."""
     wanted = Wanted.of([], table.spec)
-    for run in table.runs():
-        if not run.rows or not ranges.overlap(np.array([run.first]), np.array([run.last])).any():
-            continue
+    runs = [
+        run
+        for run in table.runs()
+        if run.rows and ranges.overlap(np.array([run.first]), np.array([run.last])).any()
+    ]
+    for run in table.finder.with_sections(runs):
         if run.sections is None:
             yield Piece(run, None, wanted)
             continue

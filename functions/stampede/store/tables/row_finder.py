@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from stampede.errors import Damaged
-from stampede.runtime import lazy_arrow_compute as pc
 from stampede.store.objects.object_store import read_twice
 from stampede.store.runs.bloom_filters import Wanted
 from stampede.store.runs.footer import RunIndex
@@ -67,7 +66,10 @@ class RowFinder:
             return None
         wanted = Wanted.of([key], self._spec)
         found = []
-        for run, section, passing in self._pieces(wanted, self._listing.view().spans):
+        pieces = self._pieces_in_memory(wanted, self._listing.view().spans)
+        if pieces is None:
+            return None
+        for run, section, passing in pieces:
             index = self.reader.cached_index(run, section)
             if index is None:
                 return None
@@ -112,14 +114,37 @@ class RowFinder:
 
     def _pieces(self, wanted: Wanted, spans: Spans) -> Iterator[Piece]:
         """The parts and sections that may have any of `wanted`, as far as is known already."""
+        for run in self.with_sections(spans.holding(wanted)):
+            yield from _pieces_of(run, wanted)
+
+    def _pieces_in_memory(self, wanted: Wanted, spans: Spans) -> list[Piece] | None:
+        """As `_pieces`; None if that needs a request."""
+        found: list[Piece] = []
         for run in spans.holding(wanted):
-            passing = wanted.passing(run.filter)
-            if run.sections is None:
-                if passing.values:
-                    yield Piece(run, None, passing)
-                continue
-            for number, here in run.sections.holding(passing):
-                yield Piece(run, number, here)
+            known = self.reader.cached_with_sections(run)
+            if known is None:
+                return None
+            found += _pieces_of(known, wanted)
+        return found
+
+    def with_sections(self, runs: Iterable[RunInfo]) -> Iterator[RunInfo]:
+        """These parts with their sections. What is found damaged is put into quarantine."""
+        runs = iter(runs)
+        while some := list(itertools.islice(runs, _TOGETHER)):
+            cold = {
+                run.sections_in: run for run in some if not self.reader.cached_with_sections(run)
+            }
+            if len(cold) > 1:  # one of each section file, at once: others find theirs in it
+                self._map(self._with_sections, [*cold.values()])
+            yield from filter(None, map(self._with_sections, some))
+
+    def _with_sections(self, run: RunInfo) -> RunInfo | None:
+        """A part with its sections; None if it is damaged, which is put into quarantine."""
+        try:
+            return self.reader.with_sections(run)
+        except Damaged as error:
+            self._listing.put_into_quarantine(run, error.message)
+            return None
 
     def _fetches(self, pieces: Iterable[Piece]) -> Iterator[Fetch]:
         """What to read of these pieces. Indexes that are not in the cache are read together."""
@@ -144,17 +169,22 @@ class RowFinder:
             yield Fetch(run, held, adjacent, index.within(adjacent, wanted).values)
 
     def _matching(self, fetch: Fetch) -> pa.Table:
-        values = fetch.values
-        pieces = [block.between(values[0], values[-1]) for block in self.blocks(fetch)]
+        pieces = [block.holding(fetch.values) for block in self.blocks(fetch)]
         # Joining even one table takes 0.1 ms: Arrow looks at every column.
-        rows = pieces[0] if len(pieces) == 1 else pa.concat_tables([self._spec.no_rows, *pieces])
-        if len(values) == 1:
-            return rows
-        leading = rows[self._spec.leading]
-        return rows.filter(pc.is_in(leading, pa.array(values, leading.type)))
+        return pieces[0] if len(pieces) == 1 else pa.concat_tables([self._spec.no_rows, *pieces])
 
     def _merged(self, matches: Sequence[pa.Table]) -> pa.Table:
         found = [rows for rows in matches if rows.num_rows]
         if len(found) < 2:  # rows of one run are sorted, and one version of each
             return found[0] if found else self._spec.no_rows
         return sort_unique(pa.concat_tables(found), self._spec)
+
+
+def _pieces_of(run: RunInfo, wanted: Wanted) -> Iterator[Piece]:
+    passing = wanted.passing(run.filter)
+    if run.sections is None:
+        if passing.values:
+            yield Piece(run, None, passing)
+        return
+    for number, here in run.sections.holding(passing):
+        yield Piece(run, number, here)

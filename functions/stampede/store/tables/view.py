@@ -9,6 +9,7 @@ from typing import Any
 from stampede.store.offsets.coverage import Coverage, LastUnion
 from stampede.store.runs.bloom_filters import Wanted
 from stampede.store.runs.keys import bounds, overlapping
+from stampede.store.runs.packed_coverage import readable
 from stampede.store.runs.quarantine import Fault
 from stampede.store.runs.run import Run, RunInfo, inputs_of
 from stampede.store.runs.run_name import RunName
@@ -97,7 +98,7 @@ class TableView:
             numbers = {part.name.part for part in run}
             numbers |= {one.part for one in left_out if one.run == name}
             missing = set(range(run[0].name.parts)) - numbers
-            if missing and not run[0].coverage - self.coverage:
+            if missing and readable(run[0].coverage) and not run[0].coverage - self.coverage:
                 continue  # half-written: its inputs are live
             live += run
             newest = max(run, key=lambda part: part.object.modified)
@@ -108,7 +109,8 @@ class TableView:
     @cached_property
     def coverage(self) -> Coverage:
         """The offsets that the live runs hold for certain."""
-        return self._union.of(run[0].coverage for run in self._whole)
+        held = [run[0].coverage for run in self._whole]
+        return self._union.of(each for each in held if readable(each))
 
     def not_held(self, gone: Iterable[RunInfo]) -> list[RunInfo]:
         """Those of the parts that are gone whose offsets the live runs do not hold.
@@ -125,7 +127,10 @@ class TableView:
         return [
             part
             for part in gone
-            if part.name.run not in merged and part.coverage and part.coverage - self.coverage
+            if part.name.run not in merged
+            and part.coverage
+            and readable(part.coverage)
+            and part.coverage - self.coverage
         ]
 
     def lacking(self, values: Sequence[Any]) -> Mapping[str, str]:
@@ -169,7 +174,8 @@ class TableView:
 
     def _lacks(self, part: RunInfo) -> bool:
         """Whether a damaged run may hold rows that no whole run holds."""
-        return not part.coverage or bool(part.coverage - self.coverage)
+        held = part.coverage
+        return not held or not readable(held) or bool(held - self.coverage)
 
     def _between(self, name: RunName) -> tuple[int | str | None, int | str | None]:
         """The leading keys that a part may hold, by the parts beside it."""

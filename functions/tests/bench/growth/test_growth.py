@@ -3,6 +3,7 @@ import pytest
 from stampede_bench.growth.first_answer import SUBJECT
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ceph_packages")
 def test_growth_takes_the_requests_of_its_model(measure) -> None:
     found = measure("growth")

@@ -3,6 +3,7 @@ import pytest
 from stampede_bench.ingestion.cost import PARTS
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ceph_packages", "kafka_packages")
 def test_cost_counts_every_part_of_the_way(measure) -> None:
     found = measure("cost")

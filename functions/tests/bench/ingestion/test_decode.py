@@ -13,7 +13,7 @@ def reader(directory: Path) -> BatchDecoder:
     return make_batch_decoder(directory)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_each_stage_has_a_figure(measure) -> None:
     found = measure("decode")
     subjects = {subject for subject, _ in found}
@@ -31,7 +31,7 @@ def test_each_stage_has_a_figure(measure) -> None:
     assert sum(bound is not None for bound in bounds) == 4  # none for the longest histories
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize(("survey", "rows"), [("lsst", 100), ("ztf", 60)])
 def test_simulated_alerts_are_as_large_as_real_ones_and_of_different_objects(
     survey: str, rows: int, tmp_path: Path
@@ -51,6 +51,7 @@ def test_short_cutouts_are_still_fits(tmp_path: Path) -> None:
     assert decoded.rows["fits"].null_count == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.integration
 @pytest.mark.real
 @pytest.mark.skipif(not REAL.exists(), reason="no real alerts at ../shared/data")

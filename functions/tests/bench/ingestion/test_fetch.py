@@ -1,6 +1,7 @@
 import pytest
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ceph_packages", "kafka_packages")
 def test_fetch_counts_what_kafka_sends(measure) -> None:
     """About once, or twice; of so few alerts other bytes are a large part."""

@@ -1,6 +1,7 @@
 import pytest
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ceph_packages", "kafka_packages")
 def test_ingest_counts_every_alert_and_every_process(measure) -> None:
     found = measure("ingest")

@@ -3,6 +3,7 @@ import pytest
 from stampede_bench.ingestion import replay
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ceph_packages", "kafka_packages")
 def test_each_survey_is_sent_beside_a_bare_producer(measure, monkeypatch) -> None:
     """Each round begins with the other way: the second one finds a warmer Kafka."""

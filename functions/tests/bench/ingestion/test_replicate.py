@@ -3,6 +3,7 @@ import pytest
 from stampede_bench.ingestion.replicate import Moved, at_work
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ceph_packages")
 def test_replicate_has_a_ratio_for_each_direction(measure) -> None:
     found = measure("replicate")

@@ -39,7 +39,7 @@ def test_every_process_has_its_parent() -> None:
     assert dict(processes())[os.getpid()] == os.getppid()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_workers_count_separately_from_their_parent() -> None:
     pipe, theirs = multiprocessing.Pipe()
     child = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,))

@@ -1,6 +1,7 @@
 import pytest
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ceph_packages")
 def test_cone_measures_a_small_and_a_large_table(measure) -> None:
     found = measure("cone")

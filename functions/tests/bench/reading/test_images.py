@@ -6,7 +6,7 @@ from stampede.store.tables.table import Table
 from stampede_bench.reading.images import CUTOUT_BYTES, images, store
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_index_points_to_the_latest_pack() -> None:
     objects = MemoryObjects()
     table = Table(objects, CUTOUTS, threads=1)

@@ -1,6 +1,7 @@
 import pytest
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ceph_packages")
 def test_mine_measures_both_surveys(measure) -> None:
     found = measure("mine")

@@ -1,6 +1,7 @@
 import pytest
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ceph_packages")
 def test_read_compares_latencies_with_those_of_the_store(measure) -> None:
     found = measure("read")

@@ -3,6 +3,7 @@ import pytest
 from stampede_bench.storage.layout import OPERATIONS, SIZES
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ceph_packages")
 def test_layout_measures_every_size_operation_and_layout(measure) -> None:
     found = measure("layout")

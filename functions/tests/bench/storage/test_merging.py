@@ -1,7 +1,7 @@
 import pytest
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_merged_packets_take_much_less(measure) -> None:
     found = measure("merging")
     lsst = {name: figure for (subject, name), figure in found.items() if "LSST" in subject}

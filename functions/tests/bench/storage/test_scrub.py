@@ -1,6 +1,7 @@
 import pytest
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ceph_packages", "kafka_packages")
 def test_scrub_counts_what_a_round_takes(measure) -> None:
     found = measure("scrub")

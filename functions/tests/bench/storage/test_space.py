@@ -6,7 +6,7 @@ from stampede_bench.storage.space import erasure_coded
 from tests.support.alerts import made_alerts
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_packs_take_less_space_than_gzipped_files(measure) -> None:
     found = [figure for figure in measure("space").values() if figure.requirement]
     assert len(found) == 3
@@ -17,14 +17,14 @@ def test_packs_take_less_space_than_gzipped_files(measure) -> None:
 
 @pytest.mark.skipif(not made_alerts.REAL.is_dir(), reason="no real alerts at ../shared/data")
 @pytest.mark.real
-@pytest.mark.long
+@pytest.mark.nightly
 def test_packs_of_real_alerts_do_too(measure) -> None:
     found = [figure for figure in measure("space", made_alerts.REAL).values() if figure.requirement]
     assert len([figure for figure in found if "real" in figure.subject]) == 3
     assert all(figure.met for figure in found), [(one.subject, one.ratio) for one in found]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_real_alerts_may_lack_those_of_several_detectors(measure, tmp_path: Path) -> None:
     for survey in ("lsst", "ztf"):
         (tmp_path / survey).mkdir()

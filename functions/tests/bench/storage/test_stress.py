@@ -26,6 +26,7 @@ def test_a_faulty_endpoint_fails_the_checks() -> None:
     assert found["The etag of a PUT is the MD5 of its bytes"]
 
 
+@pytest.mark.nightly
 def test_stress_counts_every_request_and_leaves_nothing(
     measure, bucket: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

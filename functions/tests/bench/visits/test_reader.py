@@ -36,7 +36,7 @@ def url(settings: Settings) -> Iterator[str]:
         yield read.url
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_times_are_those_of_the_first_answers(
     alerts: VisitAlerts, settings: Settings, url: str
 ) -> None:

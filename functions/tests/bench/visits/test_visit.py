@@ -3,6 +3,7 @@ import pytest
 ALONE = "a single alert while nothing else happens"
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ceph_packages", "kafka_packages")
 def test_visit_reads_every_sampled_alert_and_stores_all(measure) -> None:
     found = measure("visit")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stampede.alerts.columns import KINDS
-from stampede.cli.ledger_report import status_of
+from stampede.cli.reports.ledger_report import status_of
 from stampede.config.settings import Settings
 from stampede.config.topics import Topics
 from stampede.events import ALERT_FUNCTIONS

@@ -572,6 +572,35 @@ def test_a_source_is_not_ready_while_kafka_is_down_and_recovers(start, tmp_path)
         eventually(lambda: readiness(source)[0] == 200)
 
 
+# The first commit, for which the source waits, begins when Kafka has gone.
+LATE_COMMIT = """
+import pathlib, time, confluent_kafka
+
+class Consumer(confluent_kafka.Consumer):
+    def commit(self, *args, **options):
+        pathlib.Path({asked!r}).touch()
+        while not pathlib.Path({gone!r}).exists():
+            time.sleep(0.01)
+        return super().commit(*args, **options)
+
+confluent_kafka.Consumer = Consumer
+"""
+
+
+def test_a_commit_without_an_answer_does_not_hold_up_a_source(start, tmp_path) -> None:
+    asked, gone = tmp_path / "asked", tmp_path / "gone"
+    with LocalKafka(tmp_path / "kafka", free_port(2)) as kafka, Receiver() as sink:
+        make_topics(kafka.bootstrap, ["alerts"], 1)
+        before = LATE_COMMIT.format(asked=str(asked), gone=str(gone))
+        source = start(sink, before, STAMPEDE_KAFKA=kafka.bootstrap, STAMPEDE_TOPICS="alerts")
+        eventually(asked.exists)
+        kafka.stop()
+        gone.touch()
+        waiting.eventually(lambda: "no connection" in readiness(source)[1], seconds=30)
+        kafka.start()
+        eventually(lambda: readiness(source)[0] == 200)
+
+
 def test_lag_is_known_before_the_first_delivery(start, produce) -> None:
     made = produce(40)
     with Receiver(lambda event, times: (503, b"", {})) as sink:

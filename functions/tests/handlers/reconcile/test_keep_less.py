@@ -17,7 +17,8 @@ LINE = re.compile(r"^expired: (\S+) \(not repaired\)$", re.MULTILINE)
 # Of the nights, in days. If the test runs past midnight, the same nights are due.
 AGES = (80, 70, 61, 59, 31, 29)
 IMAGES, PACKETS = {29}, {29, 31, 59}  # what is left of them
-NOT_NIGHTLY = ("packs/", "packets/", "thumbnails/", "checkpoints/", "state/", "reconcile/")
+PROOFS = ("proofs/", "proving/")
+NOT_NIGHTLY = ("packs/", "packets/", "thumbnails/", "checkpoints/", "state/", "reconcile/", *PROOFS)
 
 
 def ages(objects: Objects, prefix: str) -> set[int]:

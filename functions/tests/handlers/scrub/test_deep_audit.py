@@ -25,7 +25,7 @@ from tests.support.store.damage import EACH_ROUND, SITES, WAYS, Campaign, conten
 from tests.support.store.rows import many
 
 FLIPS = os.environ.get("STAMPEDE_FLIPS")
-CAMPAIGNS = [int(FLIPS)] if FLIPS else [25, pytest.param(500, marks=pytest.mark.long)]
+CAMPAIGNS = [int(FLIPS)] if FLIPS else [25, pytest.param(500, marks=pytest.mark.nightly)]
 SEED = 20261122
 
 

@@ -20,9 +20,10 @@ from stampede.errors import Damaged, Undecodable
 from stampede.events.cloudevents.event import Position
 from stampede.events.workers.worker import Batch
 from stampede.handlers import cutouts, lightcurves
-from stampede.lookup.alert_fields import MOST_BYTES, REGISTRY_SECONDS, AlertFields
+from stampede.lookup import alert_fields
 from stampede.lookup.lookup import FEW, PACKET_MISS_AGE, Lookup
 from stampede.lookup.packs import images
+from stampede.lookup.stored_records import MOST_BYTES, REGISTRY_SECONDS, StoredRecords
 from stampede.read.app import make_app
 from stampede.runtime.clock import now_mjd
 from stampede.store.offsets.coverage import Coverage
@@ -507,10 +508,10 @@ def test_the_history_is_not_decoded_for_other_fields(settings: Settings, read: R
     previous = made_alerts.ztf_record(9)["candidate"] | {"candid": None}
     message = ztf(9, prv_candidates=[previous | {"isdiffpos": "no utf-8"}])
     broken = message.replace(b"no utf-8", b"no \xff\xff\xff\xff\xff")
-    fields = AlertFields(settings)
-    assert fields.of(broken, ["candid"]) == {"candid": "9"}
+    records = StoredRecords(settings)
+    assert alert_fields.fields_of(records, broken, ["candid"]) == {"candid": "9"}
     with pytest.raises(Damaged, match="cannot be decoded"):
-        fields.of(broken)
+        alert_fields.fields_of(records, broken)
 
 
 def test_an_alert_without_its_packet_has_no_fields_and_is_not_cached(

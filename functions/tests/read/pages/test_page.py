@@ -239,12 +239,13 @@ def test_one_unit_for_plot_and_table(read):
 
 
 def test_values_from_a_survey_are_escaped():
-    evil = '"><script>alert(1)</script>'
+    evil = '"><script>alert(1)</script>%s'
     rows = [point(evil, evil, 1, 59000.0, band=evil)]
     detections = pa.Table.from_pylist(rows, DETECTION)
     text = render(evil, detections, Choices(), {(1, evil)}, [], Part(1, 1, 0))
     (script,) = Page(text).all("script")
     assert script["src"].startswith("/static/object.")
+    assert "<title>&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;%s 1.234 ±" in text
 
 
 def table(rows: list[dict]) -> pa.Table:

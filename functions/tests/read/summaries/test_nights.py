@@ -1,8 +1,11 @@
 import re
 from itertools import chain
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from stampede.alerts.columns import CUTOUT
 from stampede.config.settings import Settings
 from stampede.lookup.packs.pack_alerts import PackAlerts
 from stampede.read.app import make_app
@@ -10,6 +13,9 @@ from stampede.read.pages import nights as night_page
 from stampede.read.summaries import night_counts, nights
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.merged_images import Part, merge_cutouts
+from stampede.store.packs.pack import read_content, write_pack
+from stampede.store.packs.pack_name import Merged
 from tests.support.alerts.fits_files import ztf_source
 from tests.support.read.html_page import html
 from tests.support.read.read_service import cutout, fill, serving
@@ -81,12 +87,33 @@ def test_nights_have_numbers_and_lead_to_their_alerts():
 def test_numbers_of_a_large_night_are_extrapolated(monkeypatch):
     monkeypatch.setattr(night_counts, "READ", 2)
     objects = Watched(store_of_night())
-    counts = night_counts.NightCounts(objects, PackAlerts(objects))
+    counts = night_counts.NightCounts(objects, nights.NightPacks(objects), PackAlerts(objects))
     large, small = counts.of([NIGHT, NIGHT - 4])
     assert (small.alerts, small.exact) == ({"lsst": 1}, True)
     assert not large.exact
     assert 20 < large.alerts["ztf"] < 40
     assert objects.count("get") == 4  # two for each of two packs
+
+
+def test_an_alert_counts_once_while_its_pack_and_the_merged_one_are_there():
+    objects = MemoryObjects()
+    packs = []
+    for alert_id in (1, 2):
+        row = cutout(alert_id, "ztf", "science", "Z", NIGHT + 0.5, b"x")
+        rows = pa.Table.from_pylist([row], CUTOUT)
+        packs.append(write_pack(rows, Coverage()))
+    parts = [Part(read_content(pack.data, key=pack.key), np.ones(1, bool)) for pack in packs]
+    keys = [pack.key for pack in packs]
+    merged = merge_cutouts(parts, [], Merged(1, NIGHT, ""), keys)
+    for pack in (*packs, merged):
+        objects.put(pack.key, pack.data)
+    listed = nights.NightPacks(objects)
+    [count] = night_counts.NightCounts(objects, listed, PackAlerts(objects)).of([NIGHT])
+    assert (count.alerts, count.exact) == ({"ztf": 2}, True)
+    assert [info.key for info in listed.of(NIGHT, 10)] == [merged.key]
+    assert len(listed.of(NIGHT, 2)) == 2
+    part = nights.NightAlerts(listed, PackAlerts(objects)).part(NIGHT, 5, 5, None, None)
+    assert sorted(alert.alert_id for _, alert in part.alerts) == [1, 2]
 
 
 PROBLEMS = {

@@ -214,7 +214,6 @@ def version(row: Row) -> tuple:
 # `tests.store.simulation` has a short form of the same kind of search.
 TestProtocol = pytest.mark.long(Protocol.TestCase)
 TestProtocol.settings = settings(
-    max_examples=80,
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

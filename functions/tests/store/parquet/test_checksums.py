@@ -160,12 +160,12 @@ def test_objects_of_a_later_format_are_refused_by_that_name() -> None:
     readers = [*written()]
     key, data, _ = write_raw(RawAlerts("ztf", 61000, pa.table({"candid": range(9)})))
     assert pq.read_metadata(BytesIO(data)).metadata[b"stampede.format"] == b"1"
-    assert "format 3" in refusal(lambda: open_file(key, of_format(data, "3")))
+    assert "format 4" in refusal(lambda: open_file(key, of_format(data, "4")))
     for parameter in readers:
         key, data, read = parameter.values
         assert pq.read_metadata(BytesIO(data)).metadata[b"stampede.format"] == b"1"
         assert of_format(data, "1") == bytes(data)
-        for number, why in {"3": "has format 3.* up to format 2", "x": "not say"}.items():
+        for number, why in {"4": "has format 4.* up to format 3", "x": "not say"}.items():
             other = of_format(data, number)
             if key.startswith("deadletters/"):  # a reader holds them to their name
                 key = f"{key.rpartition('/')[0]}/{digest(other)}.parquet"

@@ -79,7 +79,7 @@ BAD = {
     "negative rows": lying(rows=-10),
     "wrong level": lying(level=3),
     "inputs are no list": lying(inputs=7),
-    "a later format": of_format(sound(), "3"),
+    "a later format": of_format(sound(), "4"),
     "no format": of_format(sound(), "x"),
 }
 

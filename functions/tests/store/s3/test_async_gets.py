@@ -165,12 +165,13 @@ async def test_after_some_in_a_row_without_an_answer_none_is_tried_for_a_while(
     with faulty_s3(closed, closed, FOUR, closed, closed, closed, FOUR) as server:
         gets = gets_of(server)
         expected = [None, None, b"4567", None, None, None]  # a response begins the count anew
-        assert [await gets.get(KEY, 4, 4) for _ in range(6)] == expected
+        key = "tables/cutouts/a.parquet"
+        assert [await gets.get(key, 4, 4) for _ in range(6)] == expected
         asked = len(server.requests)
-        assert await gets.get(KEY, 4, 4) is None
+        assert await gets.get(key, 4, 4) is None
         assert len(server.requests) == asked
         clock[0] += 31
-        assert await gets.get(KEY, 4, 4) == b"4567"
+        assert await gets.get(key, 4, 4) == b"4567"
 
 
 async def test_a_byte_now_and_then_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,15 @@ from stampede.events.cloudevents.event import Event
 from stampede.handlers.scrub.delete_orphans import delete_orphans
 from stampede.store.compaction.compact import Policy, compact
 from stampede.store.compaction.garbage_collection import unneeded_at_second_site
+from stampede.store.compaction.image_merge import ImageMerger
+from stampede.store.compaction.night_plan import due_merges
 from stampede.store.integrity.unindexed_packs import PackIndexCheck, index
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs.merged_inputs import MergedInputs
 from stampede.store.packs.pack import write_pack
 from stampede.store.replication.replica import Replica
-from stampede.store.runs.schema import CUTOUTS
+from stampede.store.runs.schema import CUTOUT_PACKS, CUTOUTS
 from stampede.store.tables.checkpoint import (
     CHECKPOINTS,
     number_of,
@@ -33,7 +36,7 @@ from tests.store.simulation.contents import ALERTS, Version, alert_of
 from tests.store.simulation.requests import Connection, Faults
 from tests.store.simulation.scheduler import Actor
 from tests.store.simulation.world import PACKS, Site, Violation, World
-from tests.support.store.located import image_in, stored_image
+from tests.support.store.located import stored_image
 from tests.support.store.rows import cutout, table
 
 TOPIC = "alerts"
@@ -163,6 +166,33 @@ class Processes:
                 delete_orphans(Settings(orphan_days=days or 1e-12), objects, keys, math.inf)
             actor.sleep(self.chance.choice((0, 5, 30)))
 
+    def merger(self, actor: Actor) -> None:
+        """Merges packs of images, and deletes what was merged, as `compact` does."""
+        self._merge_images(actor, self._graces)
+
+    def keeper(self, actor: Actor) -> None:
+        """Merges them too, and keeps what was merged: a second site has a day to copy it."""
+        self._merge_images(actor, [timedelta(days=1)])
+
+    def _merge_images(self, actor: Actor, graces: Sequence[timedelta]) -> None:
+        objects = self.connect(actor, self.world.first)
+        while True:
+            kept = self.chance.choice(graces) or timedelta(microseconds=1)
+            one = Table(objects, CUTOUTS, threads=1)
+            merger = ImageMerger(objects, CUTOUT_PACKS, one, kept)
+            with suppress(StoreDown, Damaged):
+                one.refresh()
+                packs = list(objects.list(PACKS))
+                merged = MergedInputs(objects, kept).of(packs)
+                again = {info.key for info in merged.old if merger.is_read(info)}
+                for info in merged.old:
+                    if info.key not in again:
+                        merger.delete(info)
+                for sources in due_merges(packs, merged.waiting - again):
+                    merger.merge(sources)
+            merger.close()
+            actor.sleep(self.chance.choice((0, 5, 30)))
+
     def letters(self, actor: Actor) -> None:
         """Keeps dead letters, has some of them stored after all, and purges what is stored."""
         objects = self.connect(actor, self.world.first, reads_back=True)
@@ -249,8 +279,6 @@ def store_batch(world: World, objects: Objects, offsets: list[int]) -> dict[int,
     coverage = Coverage.of({(TOPIC, 0): offsets})
     pack = write_pack(rows, coverage)
     images = pack.locations.to_pylist()
-    for row in images:
-        world.written[row["pack"], row["page_offset"]] = image_in(pack.data, row) or b""
     objects.put(pack.key, memoryview(pack.data), pack.sha256)
     Table(objects, CUTOUTS, threads=1).append(pack.locations, coverage)
     return {row["alert_id"]: (row["pack"], row["page_offset"]) for row in images}

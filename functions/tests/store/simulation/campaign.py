@@ -16,6 +16,7 @@ from stampede.handlers.reconcile.checkpoints import rebuild
 from stampede.store.compaction.compact import Policy, compact
 from stampede.store.compaction.garbage_collection import unneeded_at_second_site
 from stampede.store.integrity.unindexed_packs import PackIndexCheck, index
+from stampede.store.parquet.checksums import FileMetaData, ParquetFile, open_verified
 from stampede.store.replication.replica import Replica
 from stampede.store.runs.schema import CUTOUTS
 from stampede.store.tables.table import Table
@@ -41,6 +42,9 @@ CASTS = (
 )
 # Not one of `CASTS`: another cast there gives each seed another one.
 ORPHANS = ("writer", "repeater", "repeater", "compactor", "orphans", "orphans", "reader")
+MERGES = ("writer", "repeater", "compactor", "merger", "merger", "orphans", "reader")
+BOTH_SITES = ("writer", "keeper", "keeper", "compactor", "replicator", "reconciler", "reader")
+LARGE_BLOCK = 60  # bytes: about half of the blocks
 INLINE_BYTES = len('{"alerts/0":[[1,10],[11,20]]}')
 # How likely a request fails or its write repeats; and how likely a page of a listing lies.
 FAILS, LIES = (0.0, 0.0, 0.003, 0.02), (0.0, 0.0, 0.02, 0.1)
@@ -235,9 +239,15 @@ def small_and_in_one_thread() -> Iterator[None]:
     patches: list[Any] = [patch(f"stampede.{place}.ThreadPoolExecutor", AtOnce) for place in places]
     small = {"GROUP_ROWS": 2, "SECTION_GROUPS": 2, "SMALL_GROUPS": 2}
     patches += [patch(f"stampede.store.runs.writer.{name}", size) for name, size in small.items()]
+    patches.append(patch("stampede.store.compaction.night_plan.MOST_OBJECTS", 3))
+    # Arrow would read ahead in threads of its own.
+    patches.append(patch("stampede.store.integrity.verified_objects.open_verified", _opened))
     patches.append(patch("stampede.store.tables.checkpoint_files.MOST_NEW_PARTS", 2))
     # Two intervals: about half of the merged runs keep their offsets in a block.
     patches.append(patch("stampede.store.runs.packed_coverage.INLINE_BYTES", INLINE_BYTES))
+    patches.append(patch("stampede.store.tables.offset_files.LARGE_BLOCK", LARGE_BLOCK))
+    patches.append(patch("stampede.store.tables.checkpoint_files.LARGE", 2))
+    patches.append(patch("stampede.store.tables.checkpoint_files.TOGETHER", 2))
     for one in patches:
         one.start()
     try:
@@ -245,6 +255,10 @@ def small_and_in_one_thread() -> Iterator[None]:
     finally:
         for one in patches:
             one.stop()
+
+
+def _opened(source: Any, metadata: FileMetaData, **_: bool) -> ParquetFile:
+    return open_verified(source, metadata)
 
 
 class AtOnce:

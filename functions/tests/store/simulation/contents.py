@@ -8,6 +8,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stampede.store.parquet.thrift import read_struct
+
 ALERTS = 12  # distinct alert ids; an offset holds the alert of its number modulo this
 Version = tuple[str, int]  # key of the pack and offset in it: the greater wins
 
@@ -89,6 +91,20 @@ def read_images(data: bytes) -> frozenset[tuple[int, bytes]]:
     columns = file.read(["alert_id", "fits", "tail"], use_threads=False).to_pydict()
     files = map(bytes.__add__, columns["fits"], columns["tail"])
     return frozenset(zip(columns["alert_id"], files, strict=True))
+
+
+@lru_cache(maxsize=20_000)
+def read_places(key: str, data: bytes) -> dict[Version, bytes]:
+    """The image at each place of a pack: pages are found by their headers, in the order of rows."""
+    file = pq.ParquetFile(pa.BufferReader(data))
+    images = file.read(["fits", "tail"], use_threads=False).to_pydict()
+    chunk = file.metadata.row_group(0).column(file.schema.names.index("fits"))
+    at, found = chunk.data_page_offset, {}
+    for image in map(bytes.__add__, images["fits"], images["tail"]):  # an alert here has one
+        header, body = read_struct(memoryview(data), at)
+        found[key, body] = image
+        at = body + header[3]
+    return found
 
 
 @lru_cache(maxsize=20_000)

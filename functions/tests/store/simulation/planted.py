@@ -18,10 +18,14 @@ from stampede.errors import NotFound
 from stampede.store.compaction import compact as compaction
 from stampede.store.compaction import plan
 from stampede.store.compaction.garbage_collection import GarbageCollector
+from stampede.store.compaction.image_merge import ImageMerger
+from stampede.store.compaction.packet_merge import Merge
 from stampede.store.compaction.run_iterator import RunStream
 from stampede.store.integrity import orphans
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import Coverage
+from stampede.store.packs import merged_images
+from stampede.store.packs.pack import Pack
 from stampede.store.replication.copy import Copied
 from stampede.store.replication.replica import Replica
 from stampede.store.runs.packed_coverage import UnreadCoverage
@@ -34,7 +38,7 @@ from stampede.store.tables import checkpoint, checkpoint_files
 from stampede.store.tables.listing import Listing
 from stampede.store.tables.table import Table
 from stampede.store.tables.view import TableView
-from tests.store.simulation.campaign import ORPHANS, Scenario, run
+from tests.store.simulation.campaign import MERGES, ORPHANS, Scenario, run
 from tests.store.simulation.requests import Faults
 
 Bug = Callable[[], AbstractContextManager[Any]]
@@ -216,8 +220,8 @@ def block_of_another_run() -> AbstractContextManager[Any]:
 def checkpoint_without_the_blocks() -> AbstractContextManager[Any]:
     """A checkpoint has the offsets that footers have, and takes the others for none."""
 
-    def coverage(row: dict[str, Any]) -> Coverage | None:
-        return in_row(row | {"offsets": None}) or (Coverage() if row.get("offsets") else None)
+    def coverage(text: str | None, block: bytes | None, stored: str | None) -> Coverage | None:
+        return in_row(text, None, None) or (Coverage() if block or stored else None)
 
     in_row = checkpoint._coverage
     return patch.object(checkpoint, "_coverage", coverage)
@@ -248,7 +252,48 @@ def orphans_by_their_alerts_alone() -> AbstractContextManager[Any]:
     places = orphans.by_place
     bug = ExitStack()
     bug.enter_context(patch.object(orphans, "by_place", by_place))
-    bug.enter_context(patch.object(orphans, "_digests", lambda *_: {b"any"}))
+    bug.enter_context(patch.object(orphans, "_digests", lambda *_, **__: {b"any"}))
+    return bug
+
+
+def merge_that_locates_before_it_writes() -> AbstractContextManager[Any]:
+    """The run comes before the pack into which it points."""
+
+    def merge(self: ImageMerger, sources: Sequence[ObjectInfo]) -> Merge:
+        late: list[Pack] = []
+        with patch.object(self, "_store", late.append):
+            done = real(self, sources)
+        for pack in late:
+            self._objects.put(pack.key, memoryview(pack.data), pack.sha256)
+        return done
+
+    real = ImageMerger.merge
+    return patch.object(ImageMerger, "merge", merge)
+
+
+def merged_packs_deleted_by_their_names() -> AbstractContextManager[Any]:
+    """What a merged pack names is deleted, whether or not readers get it from there by now."""
+    bug = ExitStack()
+    bug.enter_context(patch.object(ImageMerger, "is_read", lambda *_: False))
+    bug.enter_context(
+        patch.object(ImageMerger, "delete", lambda self, info: self._objects.delete(info.key))
+    )
+    return bug
+
+
+def merge_without_a_message() -> AbstractContextManager[Any]:
+    """A merged pack lacks a message, and the proof of what it holds is left out."""
+
+    def in_order(pages: Sequence[Any]) -> list[Any]:
+        return ordered(pages)[1:] or ordered(pages)
+
+    ordered = merged_images._in_order
+    bug = ExitStack()
+    bug.enter_context(patch.object(merged_images, "_in_order", in_order))
+    bug.enter_context(patch.object(ImageMerger, "is_read", lambda *_: False))
+    bug.enter_context(
+        patch.object(ImageMerger, "delete", lambda self, info: self._objects.delete(info.key))
+    )
     return bug
 
 
@@ -293,6 +338,9 @@ PLANTED: dict[Bug, Scenario] = {
     ),
     orphans_by_the_rows_that_win_now: Scenario(actors=ORPHANS[:5]),
     orphans_by_their_alerts_alone: Scenario(actors=ORPHANS[:5]),
+    merge_that_locates_before_it_writes: Scenario(actors=MERGES),
+    merged_packs_deleted_by_their_names: Scenario(actors=MERGES),
+    merge_without_a_message: Scenario(actors=MERGES),
 }
 
 

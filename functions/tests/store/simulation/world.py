@@ -13,6 +13,7 @@ from tests.store.simulation.contents import (
     alert_of,
     read_images,
     read_letters,
+    read_places,
     read_run,
     view,
 )
@@ -55,6 +56,8 @@ class Site(MemoryObjects):
             self._runs[key] = read_run(key, data)
         if is_checkpoint(key):
             self.checkpoints[key] = data
+        if key.startswith(PACKS):
+            self._world.written |= read_places(key, data)
         self._changed(key, new=True)
 
     def put_stream(self, key: str, pieces: Iterable[bytes]) -> None:

@@ -77,6 +77,20 @@ def requests_of(filled: Filled) -> list[Request]:
     asked += [
         Request(f"/v1/lightcurves?format={name}", names) for name in ("csv", "arrow", "parquet")
     ]
+    return asked + as_they_were_known(filled)
+
+
+def as_they_were_known(filled: Filled) -> list[Request]:
+    """Requests for light curves of an earlier time."""
+    night = filled.nights[len(filled.nights) // 2]
+    names, ids = (
+        "\n".join(map(str, some)).encode() for some in (filled.object_ids, filled.alert_ids[::7])
+    )
+    curves = (f"/v1/objects/{filled.object_ids[n]}/lightcurve?asof={night}" for n in (0, -1))
+    asked = [Request(path) for path in curves]
+    for name in ("csv", "parquet"):
+        asked.append(Request(f"/v1/lightcurves?format={name}&asof={night}", names))
+        asked.append(Request(f"/v1/lightcurves?format={name}&asof=alert", ids))
     return asked
 
 

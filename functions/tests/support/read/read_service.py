@@ -5,6 +5,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from hashlib import sha256
 
 import pyarrow as pa
 import urllib3
@@ -13,6 +14,7 @@ import uvicorn
 from stampede.alerts.columns import CUTOUT, DETECTION, KINDS, PACKET
 from stampede.events.http.bounded_protocol import bounded_protocol
 from stampede.images.thumbnail import thumbnails
+from stampede.proofs.prover import Prover
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import write_pack
@@ -126,7 +128,7 @@ def keep(objects, alert_id: int, object_id: str, mjd: float) -> None:
     message = made_alerts.ztf_alert(alert_id)
     row = {
         **{"alert_id": alert_id, "survey": "ztf", "object_id": object_id, "mjd": mjd},
-        **{"packet": message, "crc32": zlib.crc32(message)},
+        **{"packet": message, "crc32": zlib.crc32(message), "sha256": sha256(message).digest()},
     }
     pack = write_packets(pa.Table.from_pylist([row], PACKET), [[message]], Coverage())
     objects.put(pack.key, pack.data)
@@ -162,10 +164,12 @@ def sample_points() -> list[dict]:
 
 
 def sample_store() -> MemoryObjects:
-    """A store of the sample alerts: of one the thumbnail, of another the packet."""
+    """A store of the sample alerts: of one the thumbnail, of another packet and proof."""
     objects = MemoryObjects()
     coverage = Coverage.of({("ztf", 0): [1, 2, 5]})
     fill(objects, sample_cutouts(), sample_points(), coverage)
     draw(objects, [row for row in sample_cutouts() if row["alert_id"] == BOTH], coverage)
     keep(objects, ZTF_ALERT, ZTF_OBJECT, 59400.0)
+    for _ in Prover(objects, None, 0).make_pass():
+        pass
     return objects

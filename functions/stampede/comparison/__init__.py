@@ -1,0 +1,8 @@
+"""Compares the nights of this store with those of any other archive, alert by alert."""
+
+__all__ = [
+    "alert_files",
+    "compare",
+    "id_tables",
+    "stampede_site",
+]

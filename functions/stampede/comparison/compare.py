@@ -1,0 +1,138 @@
+"""What this store and another archive have of a night, from the entries of its proof."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from stampede.errors import SetupError
+from stampede.proofs.leaves import ids_of, no_entries, united, without
+from stampede.proofs.night_proof import latest_of, nights_of
+from stampede.store.objects.object_store import Objects
+
+MOST_NAMED = 1000
+"""Alerts of a kind of difference that are named in a night; the others are counted."""
+EVERY_NIGHT = 0, 1_000_000
+Place = tuple[str, int]
+"""Survey and night (integer MJD, TAI)."""
+
+
+class Held(NamedTuple):
+    """What an archive has of a night.
+
+    Attributes
+    ----------
+    entries
+        As those of a proof, in order, each once: uint8 of shape (n, 40). Without digests their last
+        32 bytes are 0.
+    digests
+        Whether it is known which record each alert has.
+    twice
+        Ids of alerts that it has more than once in the same record, int64.
+    """
+
+    entries: np.ndarray
+    digests: bool = True
+    twice: np.ndarray = np.zeros(0, np.int64)
+
+
+class Archive(Protocol):
+    """Another archive.
+
+    Attributes
+    ----------
+    faults
+        What is in it and cannot be compared, with the reason.
+    """
+
+    faults: list[str]
+
+    def nights(self) -> list[Place]:
+        """The surveys and nights that it has."""
+        ...
+
+    def held(self, place: Place, ours: np.ndarray) -> tuple[np.ndarray, Held]:
+        """What both have of a night, without entries that are known to be equal: ours, and its."""
+        ...
+
+    def rest(self) -> np.ndarray:
+        """Ids of alerts of which it does not say a night, and that no night has taken."""
+        ...
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs in one night: ids of alerts."""
+
+    survey: str
+    night: int
+    only_here: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    only_there: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    other_bytes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    twice_there: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def kinds(self) -> dict[str, np.ndarray]:
+        """The ids by what differs; none that is empty."""
+        kinds = {
+            "only here": self.only_here,
+            "only there": self.only_there,
+            "other bytes": self.other_bytes,
+            "twice there": self.twice_there,
+        }
+        return {name: ids for name, ids in kinds.items() if len(ids)}
+
+    def as_json(self) -> dict[str, Any]:
+        """It as JSON; ids are strings."""
+        named = {
+            name.replace(" ", "_"): {
+                "count": len(ids),
+                "alert_ids": [str(each) for each in ids[:MOST_NAMED].tolist()],
+            }
+            for name, ids in self.kinds.items()
+        }
+        return {"survey": self.survey, "night": self.night, **named}
+
+
+def difference(place: Place, ours: np.ndarray, theirs: Held) -> Difference:
+    """How two sets of entries of one night differ."""
+    here, there = ids_of(ours), ids_of(theirs.entries)
+    other = np.zeros(0, np.int64)
+    if theirs.digests:
+        both = np.intersect1d(here, there)
+        unequal = np.concatenate([without(ours, theirs.entries), without(theirs.entries, ours)])
+        other = np.intersect1d(ids_of(unequal), both)
+    return Difference(
+        *place, np.setdiff1d(here, there), np.setdiff1d(there, here), other, theirs.twice
+    )
+
+
+def differences(
+    objects: Objects, other: Archive, surveys: set[str] | None, first: int, last: int
+) -> Iterator[Difference]:
+    """What differs in each night from `first` to `last`, of these surveys or of all.
+
+    Yields a `Difference` for each night that either has, also if nothing differs. Nights of this
+    store are those that have proofs. Only a comparison of everything ends with what `rest` returns.
+
+    Raises `SetupError` if there is no such night, `StoreDown`, `Damaged`, and as the archive does.
+    """
+    ours = {each for each in nights_of(objects) if _asked(each, surveys, first, last)}
+    places = ours | {each for each in other.nights() if _asked(each, surveys, first, last)}
+    if not places:
+        raise SetupError(
+            "neither has such a night; `stampede proofs make` proves those of this store"
+        )
+    for place in sorted(places):
+        entries = united(
+            no_entries(), *(p.leaves(objects).read() for p in latest_of(objects, *place))
+        )
+        yield difference(place, *other.held(place, entries))
+    everything = surveys is None and (first, last) == EVERY_NIGHT
+    if everything and len(rest := other.rest()):
+        yield Difference("any", 0, only_there=rest)
+
+
+def _asked(place: Place, surveys: set[str] | None, first: int, last: int) -> bool:
+    return (surveys is None or place[0] in surveys) and first <= place[1] <= last

@@ -1,0 +1,60 @@
+"""What a proof says of Kafka's offsets: which are its alerts', and what became of those between."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from stampede.store.integrity.dead_letter_offsets import DeadLetterOffsets
+from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage, arrays, split_topic_key
+from stampede.store.runs.schema import DETECTIONS
+from stampede.store.tables.table import Table
+
+
+class OffsetAccounts:
+    """The offsets of a store at one time: in the table `detections`, and in dead letters.
+
+    Topics go by their names, without Kafka's ids. Raises `StoreDown`.
+    """
+
+    def __init__(self, objects: Objects) -> None:
+        table = Table(objects, DETECTIONS, 0)
+        try:
+            self._stored = _by_name(table.coverage())
+        finally:
+            table.close()
+        self._dead = _by_name(DeadLetterOffsets(objects).of_table(DETECTIONS.name))
+
+    def between(self, night: Coverage) -> dict[str, Any]:
+        """Of each partition that `night` has offsets of, from its first to its last of them.
+
+        Returns
+        -------
+        dict
+            Intervals by ``topic/partition``: ``stored``, those of the night; ``other_nights``,
+            whose alerts are of another night or survey; ``dead_lettered``; and ``missing``, which
+            are in none of these.
+        """
+        whole = Coverage(
+            {
+                place: np.array([[spans[0, 0], spans[-1, 1]]])
+                for place, spans in arrays(night).items()
+            }
+        )
+        left = whole - night
+        other = left - (left - self._stored)
+        dead = left - (left - self._dead) - other
+        parts = {
+            "stored": night,
+            "other_nights": other,
+            "dead_lettered": dead,
+            "missing": left - other - dead,
+        }
+        return {name: json.loads(coverage.to_json()) for name, coverage in parts.items()}
+
+
+def _by_name(coverage: Coverage) -> Coverage:
+    """The offsets of messages, under the names of their topics."""
+    messages, _ = coverage.split()
+    return messages.renamed({key: split_topic_key(key)[0] for key, _ in messages.partitions()})

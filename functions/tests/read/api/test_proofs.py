@@ -1,0 +1,144 @@
+"""Proofs of nights by HTTP, and the program in the documentation that verifies an alert."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stampede.config.settings import Settings
+from stampede.proofs.night_proof import signed
+from stampede.proofs.signatures import SigningKey, make_key
+from stampede.read.app import make_app
+from stampede.store.open import open_objects
+from stampede_simulator.alert_bytes import SimulatedAlert
+from tests.support.proofs import KEY, alerts, bodies, prove, settings_in
+from tests.support.read.read_service import Reader, serving
+from tests.support.store.stored_packets import store
+
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "verify-a-night.md"
+COUNT = 40
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return settings_in(tmp_path)
+
+
+@pytest.fixture
+def sent(settings: Settings) -> list[SimulatedAlert]:
+    some = alerts(COUNT)
+    store(settings, bodies(some))
+    prove(open_objects(settings))
+    return some
+
+
+@pytest.fixture
+def read(settings: Settings, sent) -> Iterator[Reader]:
+    yield from serving(make_app(settings))
+
+
+def verifier() -> str:
+    """The program in the documentation."""
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    lines = [line for line in program.splitlines() if line.strip()]
+    assert len(lines) <= 35
+    assert "stampede" not in program.lower()
+    return program
+
+
+def verify(read: Reader, alert_id: int, key: str = KEY.public_key) -> subprocess.CompletedProcess:
+    """Run the program as a stranger does: no module of Stampede can be imported."""
+    return subprocess.run(
+        [sys.executable, "-I", "-c", verifier(), read.url, str(alert_id), key],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_stranger_verifies_an_alert_of_each_survey(read: Reader, sent) -> None:
+    for survey in ("ztf", "lsst"):
+        alert = max((each for each in sent if each.survey == survey), key=lambda each: each.mjd)
+        done = verify(read, alert.alert_id)
+        assert done.returncode == 0, done.stderr
+        assert "are signed and linked" in done.stdout
+
+
+def test_another_key_is_refused(read: Reader, sent) -> None:
+    done = verify(read, sent[0].alert_id, SigningKey(make_key(), "other").public_key)
+    assert "InvalidSignature" in done.stderr
+
+
+def test_what_was_not_signed_by_the_owner_is_refused(settings: Settings, read, sent) -> None:
+    """Somebody who can write to the bucket makes a proof that names another root."""
+    objects = open_objects(settings)
+    latest = read("/v1/proofs").json()["proofs"][0]
+    proof = read(latest["href"]).json()["proof"]
+    forged = signed(proof | {"revision": 2}, SigningKey(make_key(), "forger"))
+    objects.put(forged.key, forged.data)
+    for reader in serving(make_app(settings)):
+        alert = next(each for each in sent if int(each.mjd) == proof["night"])
+        done = verify(reader, alert.alert_id)
+        assert "InvalidSignature" in done.stderr
+
+
+def test_the_path_of_an_alert_is_short(read: Reader, sent) -> None:
+    got = read(f"/v1/alerts/{sent[0].alert_id}/proof")
+    assert got.status == 200
+    assert len(got.data) < 2000
+    (version,) = got.json()["versions"]
+    assert len(bytes.fromhex(version["sha256"])) == 32
+
+
+def test_nights_are_listed_latest_first(read: Reader) -> None:
+    proofs = read("/v1/proofs").json()["proofs"]
+    nights = [each["night"] for each in proofs]
+    assert nights == sorted(nights, reverse=True)
+    assert sum(each["alerts"] for each in proofs) == COUNT
+    assert all(each["signed"] for each in proofs)
+    assert len(read("/v1/proofs?limit=1").json()["proofs"]) == 1
+    assert {each["survey"] for each in read("/v1/proofs?survey=ztf").json()["proofs"]} == {"ztf"}
+    keys = read("/.well-known/stampede-proof-keys").json()
+    assert keys == {"ed25519": [KEY.public_key]}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/v1/proofs/ztf/1", 404, "night 1 of ztf has no proof"),
+        ("/v1/proofs/ztf/x", 400, "must be a night"),
+        ("/v1/proofs/ztf/-1", 400, "must be a night"),
+        ("/v1/alerts/123/proof", 404, "123"),
+        ("/v1/proofs?limit=0", 400, "from 1 to 1000"),
+        ("/v1/proofs?night=1", 400, "night"),
+    ],
+)
+def test_what_there_is_not(read: Reader, path: str, status: int, said: str) -> None:
+    got = read(path)
+    assert got.status == status
+    assert said in got.json()["detail"]
+
+
+def test_a_night_that_is_not_proven_yet(settings: Settings, read: Reader) -> None:
+    late = alerts(COUNT, seed=8)
+    store(settings, bodies(late), first=1000)
+    for reader in serving(make_app(settings)):
+        got = reader(f"/v1/alerts/{late[0].alert_id}/proof")
+        assert got.status == 404
+        assert got.json()["type"].endswith("no-proof")
+
+
+def test_the_page_of_a_night_links_to_its_proofs(settings: Settings, read: Reader) -> None:
+    latest = read("/v1/proofs").json()["proofs"][0]
+    page = read(f"/nights/{latest['night']}").data.decode()
+    assert f'<a href="{latest["href"]}">{latest["alerts"]:,} entries</a>' in page
+    assert "not signed" not in page
+    objects = open_objects(settings)
+    for info in objects.list(f"proofs/{latest['survey']}/"):
+        objects.put(info.key, b"{}")
+    for reader in serving(make_app(settings)):
+        page = reader(f"/nights/{latest['night']}").data.decode()
+        assert f"<dt>{latest['survey'].upper()} proof</dt><dd>damaged</dd>" in page
