@@ -62,7 +62,7 @@ def recorded(process: str) -> set[str]:
 def packages(process: int | None) -> set[str]:
     """The packages whose compiled code a process has in memory."""
     maps = Path(f"/proc/{process}/maps").read_text()
-    names = re.findall(r"/site-packages/([^/]+)/\S*\.so\b|/site-packages/(\w+)\.\S*\.so", maps)
+    names = re.findall(r"/site-packages/([^/\s]+)/\S*\.so\b|/site-packages/(\w+)\.\S*\.so", maps)
     found = {(folder or file).removesuffix(".libs").lstrip("_") for folder, file in names}
     return {"PIL" if name == "pillow" else name for name in found}
 

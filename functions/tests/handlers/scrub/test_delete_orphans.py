@@ -418,7 +418,7 @@ def test_audit_deep_counts_them(
 def test_the_function_deletes_them_on_ceph(serve, sites: Settings) -> None:
     """Two real S3 endpoints: their clocks, their times of objects, their listings."""
     orphans = deliver_until_later_packs_win(sites)
-    at_once = sites.model_copy(update={"orphan_days": 1e-6, "grace_seconds": 0})
+    at_once = sites.model_copy(update={"orphan_days": 1e-6, "grace_seconds": 0, "proof_days": None})
     assert set(Reconciler(at_once.model_copy(update={"reconcile": "replica"})).run()) == {
         "not-replicated"
     }
