@@ -2,6 +2,9 @@
 
 A proof has numbers that are integers, and text of ASCII: so the JSON of RFC 8785 is that of Python
 with sorted keys and without white space.
+
+`cryptography` is imported with the first signature: a `read` without proofs does not have its
+compiled code in memory (docs/measurements/0054-native-code.md).
 """
 
 import base64
@@ -9,10 +12,6 @@ import json
 import os
 from pathlib import Path
 from typing import Any
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from stampede.errors import SetupError
 
@@ -29,8 +28,11 @@ class SigningKey:
     """
 
     def __init__(self, pem: bytes, name: str) -> None:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
         try:
-            key = serialization.load_pem_private_key(pem, None)
+            key = load_pem_private_key(pem, None)
         except (ValueError, TypeError) as error:
             raise SetupError(f"{name} is not a private key in PEM: {error}") from None
         if not isinstance(key, Ed25519PrivateKey):
@@ -59,6 +61,9 @@ class SigningKey:
 
 def make_key() -> bytes:
     """A new private key, as PEM."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     return Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -82,6 +87,9 @@ def write_key(file: Path) -> SigningKey:
 
 def is_signed(data: bytes, signature: str, public_key: str) -> bool:
     """Whether the owner of a public key has signed these bytes."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     try:
         key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key, validate=True))
         key.verify(base64.b64decode(signature, validate=True), data)
