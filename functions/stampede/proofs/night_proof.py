@@ -15,9 +15,12 @@ from stampede.proofs.leaves import StoredLeaves
 from stampede.proofs.signatures import SigningKey, canonical, is_signed
 from stampede.store.integrity import proof_keys
 from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.run_name import digest
 
 FORMAT = "stampede-night-proof/1"
+FATES = ("stored", "other_nights", "dead_lettered", "missing")
+"""What became of an offset."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,9 @@ class NightProof:
             document = json.loads(data)
             proof = cls(key, data, document["proof"], document["public_key"], document["signature"])
             place = proof.survey, proof.night, proof.revision
-            _ = proof.count, proof.root, proof.leaves_key
-        except (ValueError, LookupError, TypeError) as error:
+            _ = proof.count, proof.alerts, proof.root, proof.leaves_key, proof.complete
+            _ = proof.previous, proof.replaces, [proof.offsets(each) for each in FATES]
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise Damaged(f"{key} is no proof of a night: {error}") from None
         if place != proof_keys.parse_proof(key):
             raise Damaged(f"{key} is the proof of another night")
@@ -77,6 +81,31 @@ class NightProof:
     def count(self) -> int:
         """How many entries its tree has."""
         return int(self.statement["tree"]["entries"])
+
+    @property
+    def alerts(self) -> int:
+        """How many alerts it has."""
+        return int(self.statement["alerts"])
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has all alerts of its night that were stored."""
+        return bool(self.statement["complete"])
+
+    @property
+    def replaces(self) -> list[str]:
+        """The revision before, by SHA-256; several if two made it at once."""
+        return [str(each) for each in self.statement["replaces"]]
+
+    @property
+    def previous(self) -> tuple[int, str] | None:
+        """Night and SHA-256 of the proof of the night before; None if it is the first."""
+        named = self.statement["previous"]
+        return (int(named["night"]), str(named["sha256"])) if named else None
+
+    def offsets(self, fate: str) -> Coverage:
+        """The offsets, from the first to the last of the night, that had one of the `FATES`."""
+        return Coverage.from_json(json.dumps(self.statement["offsets"][fate]))
 
     @property
     def root(self) -> bytes:

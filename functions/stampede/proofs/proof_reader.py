@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from contextlib import suppress
 from typing import Any
 
 from stampede.errors import Damaged, NotFound
@@ -46,12 +46,8 @@ class ProofReader:
         found: dict[str, NightProof | None] = {}
         for folder in self._objects.list_folder(PROOFS).folders:
             survey = folder.split("/")[1]
-            try:
-                found[survey] = self.latest(survey, night)
-            except NoProof:
-                continue
-            except Damaged:
-                found[survey] = None
+            with suppress(NoProof):
+                found[survey] = self.sound(survey, night)
         return found
 
     def named(self, survey: str, night: int, sha256: str) -> NightProof:
@@ -64,9 +60,20 @@ class ProofReader:
 
     def newest(self, most: int, survey: str | None = None) -> Iterator[NightProof]:
         """The latest proofs of nights, the latest night first. Raises `StoreDown`, `Damaged`."""
-        nights = [each for each in nights_of(self._objects) if survey in (None, each[0])]
-        for name, night in islice(sorted(nights, key=lambda each: (-each[1], each[0])), most):
+        nights = [each for each in self.nights() if survey in (None, each[0])]
+        for name, night in nights[:most]:
             yield self.latest(name, night)
+
+    def nights(self) -> list[tuple[str, int]]:
+        """The surveys and nights that have proofs, the latest night first. Raises `StoreDown`."""
+        return sorted(nights_of(self._objects), key=lambda each: (-each[1], each[0]))
+
+    def sound(self, survey: str, night: int) -> NightProof | None:
+        """The latest proof of a night; None if it is damaged. Raises `NoProof`, `StoreDown`."""
+        try:
+            return self.latest(survey, night)
+        except Damaged:
+            return None
 
     def range_digests(self, survey: str, night: int, begins: Sequence[int]) -> bytes:
         """The digest of each range of a night's entries.
@@ -86,9 +93,13 @@ class ProofReader:
         )
         return entries[begin : min(int(end), int(begin) + MOST_ENTRIES)].tobytes()
 
-    def first_alert(self, proof: NightProof) -> int:
-        """The id of one alert of a night. Raises `NotFound`, `StoreDown`, `Damaged`."""
-        return int(proof.leaves(self._objects).read_heads()[0])
+    def first_alert(self, proof: NightProof) -> int | None:
+        """The id of one alert of a night; None if it has none.
+
+        Raises `NotFound`, `StoreDown`, `Damaged`.
+        """
+        heads = proof.leaves(self._objects).read_heads()
+        return int(heads[0]) if len(heads) else None
 
     def of_alert(self, alert_id: int, survey: str, night: int) -> dict[str, Any]:
         """The path from each version of an alert to the root of its night, as JSON.

@@ -6,7 +6,6 @@ next revision of the night's proof. An entry never leaves a proof: so merges, re
 restores change none. A pass may die at any time; the next one makes the same documents.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -186,7 +185,7 @@ class Prover:
         entries = united(no_entries(), *held, *found.entries)
         if before and len(entries) == before[-1].count:
             return None
-        stored = [_stored_in(each) for each in before]
+        stored = [each.offsets("stored") for each in before]
         self._accounts = self._accounts or OffsetAccounts(self._objects)
         offsets = self._accounts.between(Coverage.union([found.coverage(), *stored]))
         leaves = packed(entries)
@@ -218,10 +217,6 @@ class Prover:
             return None
         proof = latest_of(self._objects, survey, earlier[-1])[-1]
         return {"night": proof.night, "sha256": proof.sha256}
-
-
-def _stored_in(proof: NightProof) -> Coverage:
-    return Coverage.from_json(json.dumps(proof.statement["offsets"]["stored"]))
 
 
 def _digest_in(key: str) -> str:

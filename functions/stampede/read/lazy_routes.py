@@ -19,6 +19,7 @@ from stampede.read.pages import ledger_page, search
 from stampede.read.pages import nights as night_page
 from stampede.read.pages import object as object_page
 from stampede.read.pages import page as pages
+from stampede.read.pages import proofs as proof_pages
 from stampede.read.pages.object_choices import Choices
 from stampede.read.route import LIGHT_CURVE, Handler, route
 from stampede.read.service import service_of
@@ -42,6 +43,8 @@ ROUTES = [
     _page("/cone", cone_page.cone_page, "ra", "dec", "radius"),
     _page("/nights", night_page.nights_page, "before"),
     _page("/nights/{date}", night_page.night_page, "from", "until"),
+    _page("/proofs", proof_pages.proofs_page, "before"),
+    _page("/proofs/{survey}/{night}", proof_pages.proof_page, "sha256"),
     route("/ledger", "ledger", ledger_page.ledger_page, "page"),
     _page("/find", search.find, "id"),
     _page("/objects/{object_id}", object_page.object_page, *Choices._fields),

@@ -35,7 +35,7 @@ GETS = [
     f"/v1/alerts/{BOTH}/thumbnail?survey=ztf",
     "/v1/cone?ra=10&dec=-5&radius=5",
     "/v1/scs?RA=10&DEC=-5&SR=0.001",
-    *("/docs", "/nights", "/ledger", "/openapi.json"),
+    *("/docs", "/nights", "/proofs", "/ledger", "/openapi.json"),
     *(f"/objects/{ZTF_OBJECT}", f"/alerts/{ZTF_ALERT}", "/cone?ra=10&dec=-5&radius=5"),
     *(f"/v1/objects/{ZTF_OBJECT}/lightcurve?format={name}&magnitudes=true" for name in FORMATS),
     *(f"/v1/alerts/{ZTF_ALERT}/cutouts/science?format={name}" for name in ("png", "npy", "fits")),

@@ -138,6 +138,7 @@ EXAMPLES = {
     "/alerts/{alert_id}": f"/alerts/{ZTF_ALERT}",
     "/cone": "/cone?ra=10&dec=-5&radius=5",
     "/nights/{date}": "/nights/60800",
+    "/proofs/{survey}/{night}": "/proofs/ztf/59400",
     "/find": f"/find?id={ZTF_OBJECT}",
     "/v1/cutouts": "/v1/cutouts",
     "/v1/lightcurves": "/v1/lightcurves",

@@ -10,5 +10,6 @@ __all__ = [
     "object",
     "object_choices",
     "page",
+    "proofs",
     "search",
 ]

@@ -72,11 +72,13 @@ def _proven(
     """Values of parameters of the routes of proofs: of the latest night that has one."""
     try:
         for proof in proofs.newest(1):
-            alert = {"alert_id": str(proofs.first_alert(proof)), "survey": proof.survey}
+            alert_id = proofs.first_alert(proof)
+            alert = {"alert_id": str(alert_id), "survey": proof.survey} if alert_id else {}
             night = {"survey": proof.survey, "night": str(proof.night)}
             return {
+                "/proofs/{survey}/{night}": night,
                 **{f"/v1/proofs/{{survey}}/{{night}}{end}": night for end in ("", "/entries")},
-                "/v1/proofs/{survey}/{night}/ranges": night | {"body": alert["alert_id"]},
+                "/v1/proofs/{survey}/{night}/ranges": night | {"body": str(alert_id or 1)},
                 "/v1/alerts/{alert_id}/proof": alert,
             }
     except Damaged:

@@ -28,7 +28,7 @@ _PLACE = re.compile(r"([0-9a-f]{32})\.([0-9]{1,6})")
 async def nights_page(request: Request) -> Response:
     """`/nights`: the nights of the store, the latest first, and how many alerts each has."""
     service, query = service_of(request), request.query_params
-    before = _night(query["before"], "before") if "before" in query else None
+    before = parse_night(query["before"], "before") if "before" in query else None
     every = await service.run(nights_of, service.lookup.objects)
     left = [night for night in every if before is None or night < before]
     counts = await service.run_ledger(service.night_counts.of, left[:NIGHTS])
@@ -40,7 +40,7 @@ async def nights_page(request: Request) -> Response:
 async def night_page(request: Request) -> Response:
     """`/nights/{date}`: the alerts of a night, a page at a time."""
     service, query = service_of(request), request.query_params
-    night = _night(request.path_params["date"], "date")
+    night = parse_night(request.path_params["date"], "date")
     start, end = (
         _place(query[name], name) if name in query else None for name in ("from", "until")
     )
@@ -93,7 +93,8 @@ def shown_alerts(lookup: Lookup, alerts: Sequence[LatestAlert]) -> list[ShownAle
     return [ShownAlert.of(locations, band, thumbnails) for locations, band in alerts]
 
 
-def _night(text: str, name: str) -> int:
+def parse_night(text: str, name: str) -> int:
+    """The night, an integer MJD (TAI), that a parameter names. Raises `BadParameter`."""
     night = night_of_day(text)
     if night is None:
         raise BadParameter(

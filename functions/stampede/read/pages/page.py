@@ -41,7 +41,7 @@ WITH_SCRIPT = f"{POLICY}; script-src 'self'"
 origin: ContextVar[str] = ContextVar("origin", default="")
 """Scheme and host by which the client of this request reaches the server; empty if unknown."""
 
-_SEE_NIGHTS = re.compile(r"(.*): see (/nights(?:/[-0-9]+)?)", re.DOTALL)
+_SEE = re.compile(r"(.*): see (/nights(?:/[-0-9]+)?|/proofs)", re.DOTALL)
 
 
 @cache
@@ -117,8 +117,8 @@ def html(text: str, policy: str = POLICY) -> PageResponse:
 
 
 def problem_page(title: str, detail: str) -> str:
-    """The page of an error; where the detail says to see the nights, it has a link."""
-    found = _SEE_NIGHTS.fullmatch(detail)
+    """The page of an error; where the detail says to see nights or proofs, it has a link."""
+    found = _SEE.fullmatch(detail)
     detail, link = found.groups() if found else (detail, "")
     return page("problem.html", title=title, detail=detail, link=link)
 

@@ -14,6 +14,8 @@ PAGES = (
     "/",
     "/nights",
     "/nights/60800",
+    "/proofs",
+    "/proofs/ztf/59400",
     "/cone",
     "/cone?ra=10&dec=-5&radius=5",
     "/ledger",
