@@ -55,7 +55,12 @@ class NightProof:
             proof = cls(key, data, document["proof"], document["public_key"], document["signature"])
             place = proof.survey, proof.night, proof.revision
             _ = proof.count, proof.alerts, proof.root, proof.leaves_key, proof.complete
-            _ = proof.previous, proof.replaces, [proof.offsets(each) for each in FATES]
+            _ = (
+                proof.previous,
+                proof.replaces,
+                proof.dead_letters,
+                [proof.offsets(each) for each in FATES],
+            )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise Damaged(f"{key} is no proof of a night: {error}") from None
         if place != proof_keys.parse_proof(key):
@@ -106,6 +111,12 @@ class NightProof:
     def offsets(self, fate: str) -> Coverage:
         """The offsets, from the first to the last of the night, that had one of the `FATES`."""
         return Coverage.from_json(json.dumps(self.statement["offsets"][fate]))
+
+    @property
+    def dead_letters(self) -> dict[str, int]:
+        """How many dead letters there are of each status; empty in proofs that do not say it."""
+        counts = self.statement.get("dead_letters", {})
+        return {str(status): int(count) for status, count in counts.items()}
 
     @property
     def root(self) -> bytes:

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from stampede.proofs.letter_codes import LetterCodes, by_name
 from stampede.store.integrity.dead_letter_offsets import DeadLetterOffsets
 from stampede.store.objects.object_store import Objects
-from stampede.store.offsets.coverage import Coverage, arrays, split_topic_key
+from stampede.store.offsets.coverage import Coverage, arrays
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.table import Table
 
@@ -21,10 +22,12 @@ class OffsetAccounts:
     def __init__(self, objects: Objects) -> None:
         table = Table(objects, DETECTIONS, 0)
         try:
-            self._stored = _by_name(table.coverage())
+            self._stored = by_name(table.coverage())
         finally:
             table.close()
-        self._dead = _by_name(DeadLetterOffsets(objects).of_table(DETECTIONS.name))
+        letters = DeadLetterOffsets(objects)
+        self._dead = by_name(letters.of_table(DETECTIONS.name))
+        self._codes = LetterCodes(objects, letters, DETECTIONS.name)
 
     def between(self, night: Coverage) -> dict[str, Any]:
         """Of each partition that `night` has offsets of, from its first to its last of them.
@@ -32,9 +35,10 @@ class OffsetAccounts:
         Returns
         -------
         dict
-            Intervals by ``topic/partition``: ``stored``, those of the night; ``other_nights``,
-            whose alerts are of another night or survey; ``dead_lettered``; and ``missing``, which
-            are in none of these.
+            ``offsets``, intervals by ``topic/partition``: ``stored``, those of the night;
+            ``other_nights``, whose alerts are of another night or survey; ``dead_lettered``; and
+            ``missing``, which are in none of these. ``dead_letters``, if there are any: how many
+            there are of each status.
         """
         whole = Coverage(
             {
@@ -51,10 +55,6 @@ class OffsetAccounts:
             "dead_lettered": dead,
             "missing": left - other - dead,
         }
-        return {name: json.loads(coverage.to_json()) for name, coverage in parts.items()}
-
-
-def _by_name(coverage: Coverage) -> Coverage:
-    """The offsets of messages, under the names of their topics."""
-    messages, _ = coverage.split()
-    return messages.renamed({key: split_topic_key(key)[0] for key, _ in messages.partitions()})
+        offsets = {name: json.loads(coverage.to_json()) for name, coverage in parts.items()}
+        codes = {"dead_letters": self._codes.counts(dead)} if dead else {}
+        return {"offsets": offsets, **codes}

@@ -187,7 +187,7 @@ class Prover:
             return None
         stored = [each.offsets("stored") for each in before]
         self._accounts = self._accounts or OffsetAccounts(self._objects)
-        offsets = self._accounts.between(Coverage.union([found.coverage(), *stored]))
+        accounts = self._accounts.between(Coverage.union([found.coverage(), *stored]))
         leaves = packed(entries)
         name = leaves.digest
         statement: dict[str, Any] = {
@@ -200,7 +200,7 @@ class Prover:
             "tree": {"entries": len(entries), "root": leaves.root.hex(), "leaves": name},
             "alerts": int(np.count_nonzero(np.diff(ids_of(entries), prepend=0))),
             "complete": found.whole,
-            "offsets": offsets,
+            **accounts,
         }
         proof = signed(statement, self._key)
         put(self._objects, leaves_key(survey, night, name), leaves)

@@ -49,6 +49,11 @@ class DeadLetterOffsets:
         self._known = kept | found
         return self._unions.setdefault(table, LastUnion()).of(found.values())
 
+    def objects(self, table: str) -> dict[ObjectInfo, Coverage]:
+        """The objects of a table that the last `of_table` has read, and their offsets."""
+        prefix = f"{DEAD_LETTERS}{table}/"
+        return {info: held for info, held in self._known.items() if info.key.startswith(prefix)}
+
     def _read(
         self, infos: list[ObjectInfo]
     ) -> Iterator[tuple[ObjectInfo, Coverage | Damaged | None]]:

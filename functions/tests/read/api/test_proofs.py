@@ -14,6 +14,7 @@ from stampede.proofs.signatures import SigningKey, make_key
 from stampede.read.app import make_app
 from stampede.store.open import open_objects
 from stampede_simulator.alert_bytes import SimulatedAlert
+from tests.support.events.dead_letters import event, put_letters
 from tests.support.proofs import KEY, alerts, bodies, prove, settings_in
 from tests.support.read.read_service import Reader, serving
 from tests.support.store.stored_packets import store
@@ -65,6 +66,20 @@ def test_a_stranger_verifies_an_alert_of_each_survey(read: Reader, sent) -> None
         done = verify(read, alert.alert_id)
         assert done.returncode == 0, done.stderr
         assert "are signed and linked" in done.stdout
+
+
+def test_a_stranger_verifies_a_proof_that_counts_dead_letters(settings: Settings) -> None:
+    some = [each for each in alerts(90) if each.survey == "ztf"][:20]
+    store(settings, bodies(some[:10]))
+    store(settings, bodies(some[10:]), first=20)
+    put_letters(open_objects(settings), event(12), table="detections")
+    prove(open_objects(settings))
+    for read in serving(make_app(settings)):
+        (latest,) = read("/v1/proofs").json()["proofs"]
+        assert read(latest["href"]).json()["proof"]["dead_letters"] == {"400": 1}
+        assert "1 of 400" in read(latest["href"].removeprefix("/v1")).data.decode()
+        done = verify(read, some[0].alert_id)
+        assert done.returncode == 0, done.stderr
 
 
 def test_another_key_is_refused(read: Reader, sent) -> None:
