@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +34,12 @@ def make(
         float | None,
         typer.Option(help="of nights that ended so many days ago; default: STAMPEDE_PROOF_DAYS"),
     ] = None,
+    losses: Annotated[
+        bool,
+        typer.Option(
+            "--losses", help="look for alerts that are lost too: reads their ids in all packs"
+        ),
+    ] = False,
     data: Data = None,
 ) -> None:
     """Make the proofs of all nights that are due: which alerts each night has, signed.
@@ -40,6 +47,9 @@ def make(
     Of the `stampede up` that is running, or of the store of STAMPEDE_STORE. The function
     `reconcile` does the same by itself. A second call makes a revision of those nights that have
     new alerts, and can go on after one that was stopped.
+
+    With --losses a night whose packs lack alerts of its proof has a revision that names them, in
+    `lost`. Repair what can be repaired first. A night whose lost alerts are back has one without.
     """
     from stampede.cli.running import running, settings_of
     from stampede.proofs.prover import Prover
@@ -57,7 +67,9 @@ def make(
         def report(night: int, read: int, packs: int) -> None:
             status.update(f"night {night}: {read:,} of {packs:,} packs")
 
-        for proof in Prover(open_objects(settings), key, wait, report).make_pass(everything=True):
+        prover = Prover(open_objects(settings), key, wait, settings.packet_days, report)
+        found = prover.find_losses() if losses else iter(())
+        for proof in chain(prover.make_pass(everything=True), found):
             console.print(proof.line, highlight=False, soft_wrap=True)
             made += 1
     console.print(f"{made:,} proofs made" if made else "each night has its proof already")

@@ -4,22 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from stampede.errors import Damaged, NotFound
-from stampede.proofs.leaves import entries_of, ids_of, no_entries, united, without
+from stampede.proofs.leaves import ids_of, no_entries, united
+from stampede.proofs.losses import Losses
 from stampede.proofs.night_proof import NightProof, keys_of, nights_of
-from stampede.proofs.pack_rows import read_rows
-from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.clock import mjd
 from stampede.store.objects.object_store import Objects
-from stampede.store.packs.night_keys import packed_nights
 from stampede.store.packs.pack import is_past
-from stampede.store.packs.pack_name import PackName
-from stampede.store.runs.schema import PACKET_PACKS
 
-WINDOW = 30
-"""Nights whose packets a merged pack may have."""
 MOST_NAMED = 100
 """Alerts of a night that are named, of each kind of fault; the others are counted."""
 
@@ -52,12 +45,10 @@ class ProofChecker:
     def __init__(self, objects: Objects, public_key: str | None, packet_days: int | None) -> None:
         self._objects, self._public_key, self._packet_days = objects, public_key, packet_days
         self._digests: dict[tuple[str, int], set[str]] = {}
-        self._packed: list[int] = []
         self.checked = 0
 
     def faults(self) -> Iterator[ProofFault]:
         """Everything that is wrong, the earliest night of each survey first. Raises `StoreDown`."""
-        self._packed = packed_nights(self._objects, PACKET_PACKS)
         for survey, night in nights_of(self._objects):
             self.checked += 1
             for fault in self._of_night(survey, night):
@@ -108,12 +99,9 @@ class ProofChecker:
         """Where the alerts of a night differ from its proof."""
         if is_past(night, self._packet_days, mjd(self._objects.now())):
             return
-        stored = no_entries()
-        for rows in self._rows(night):
-            known = pc.and_(pc.equal(rows["survey"], survey), rows["sha256"].is_valid())
-            some = rows.filter(known)
-            stored = united(stored, entries_of(some["alert_id"], some["sha256"]))
-        lost, new = without(proven, stored), without(stored, proven)
+        found = Losses(self._objects, survey, night, proven)
+        yield from (f"a pack cannot be read: {why}" for why in found.damaged.values())
+        lost, new = found.lost, found.new
         changed = np.intersect1d(ids_of(lost), ids_of(new))
         kinds = {
             "has another record than in the proof": changed,
@@ -124,19 +112,3 @@ class ProofChecker:
             yield from (f"alert {each} {what}" for each in ids[:MOST_NAMED].tolist())
             if len(ids) > MOST_NAMED:
                 yield f"{len(ids) - MOST_NAMED:,} more alerts: each {what}"
-
-    def _rows(self, night: int) -> Iterator[pa.Table]:
-        """The rows of a night: from its own packs, and from merged ones of the nights around."""
-        for folder in self._packed:
-            if not night <= folder < night + WINDOW:
-                continue
-            for info in self._objects.list(f"{PACKET_PACKS.prefix}/{folder}/"):
-                name = PackName.parse(info.key)
-                if name is None or (folder > night and not _may_hold(name, night)):
-                    continue
-                rows = read_rows(self._objects, info)
-                yield rows.filter(pc.equal(rows["night"], night))
-
-
-def _may_hold(name: PackName, night: int) -> bool:
-    return name.merged is not None and name.merged.first <= night

@@ -59,6 +59,7 @@ class NightProof:
                 proof.previous,
                 proof.replaces,
                 proof.dead_letters,
+                int(proof.lost.get("entries", 0)),
                 [proof.offsets(each) for each in FATES],
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -119,6 +120,11 @@ class NightProof:
         return {str(status): int(count) for status, count in counts.items()}
 
     @property
+    def lost(self) -> dict[str, Any]:
+        """How many entries are lost (``entries``), and which (``named``); empty if none is."""
+        return dict(self.statement.get("lost", {}))
+
+    @property
     def root(self) -> bytes:
         """The root of its tree."""
         return bytes.fromhex(self.statement["tree"]["root"])
@@ -144,7 +150,7 @@ class NightProof:
         """It in one line."""
         return (
             f"{self.survey} {self.night}, revision {self.revision}: {self.count:,} entries, "
-            f"root {self.root.hex()}"
+            f"root {self.root.hex()}" + (f", {self.lost['entries']:,} lost" if self.lost else "")
         )
 
     def leaves(self, objects: Objects) -> StoredLeaves:

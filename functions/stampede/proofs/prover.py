@@ -7,27 +7,29 @@ restores change none. A pass may die at any time; the next one makes the same do
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from stampede.errors import Damaged, NotFound
-from stampede.proofs.leaves import entries_of, ids_of, no_entries, packed, put, united
+from stampede.proofs.leaves import ids_of, no_entries, packed, put, united
+from stampede.proofs.losses import Losses
 from stampede.proofs.night_proof import FORMAT, NightProof, latest_of, nights_of, signed
+from stampede.proofs.night_rows import WINDOW, Report, silent
 from stampede.proofs.offsets import OffsetAccounts
-from stampede.proofs.pack_rows import read_rows
+from stampede.proofs.pack_rows import Found, read_rows
 from stampede.proofs.signatures import SigningKey
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.clock import mjd
 from stampede.store.integrity import saved_state
 from stampede.store.integrity.proof_keys import PROVING, leaves_key
 from stampede.store.objects.object_store import ObjectInfo, Objects
-from stampede.store.offsets.coverage import Coverage, intervals_of
+from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.night_keys import packed_nights
+from stampede.store.packs.pack import is_past
 from stampede.store.packs.pack_name import PackName
 from stampede.store.runs.schema import PACKET_PACKS
 from stampede.telemetry.logs import get_logger
@@ -60,43 +62,6 @@ class LookedAtAll:
     at: datetime
 
 
-@dataclass
-class Found:
-    """What packs say of one survey and night."""
-
-    entries: list[np.ndarray] = field(default_factory=list)
-    offsets: dict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
-    whole: bool = True
-
-    def add(self, rows: pa.Table) -> None:
-        """Take the rows of a pack that are of this survey and night."""
-        known = rows.filter(rows["sha256"].is_valid())
-        self.whole &= known.num_rows == rows.num_rows
-        self.entries.append(entries_of(known["alert_id"], known["sha256"]))
-        known = known.filter(known["offset"].is_valid())
-        for topic in pc.unique(known["topic"]).to_pylist():
-            some = known.filter(pc.equal(known["topic"], topic))
-            columns = (some[name].to_numpy() for name in ("partition", "offset"))
-            self.offsets[topic].append(np.stack([*columns], axis=1))
-
-    def coverage(self) -> Coverage:
-        """The offsets of these alerts."""
-        spans = {}
-        for topic, parts in self.offsets.items():
-            places = np.concatenate(parts)
-            for partition in np.unique(places[:, 0]).tolist():
-                starts = places[places[:, 0] == partition, 1]
-                spans[topic, partition] = intervals_of(starts)
-        return Coverage(spans)
-
-
-Report = Callable[[int, int, int], None]
-
-
-def silent(night: int, read: int, packs: int) -> None:
-    """Report nothing."""
-
-
 class Prover:
     """Makes the proofs of one store.
 
@@ -106,14 +71,22 @@ class Prover:
         Signs them; None leaves them unsigned.
     days
         A night is proven so many days after its end.
+    packet_days
+        Days after their night that packets are kept; None is for ever.
     report
         Called with the number of a night, how many packs of it were read, and how many there are.
     """
 
     def __init__(
-        self, objects: Objects, key: SigningKey | None, days: float, report: Report = silent
+        self,
+        objects: Objects,
+        key: SigningKey | None,
+        days: float,
+        packet_days: int | None,
+        report: Report = silent,
     ) -> None:
         self._objects, self._key, self._days, self._report = objects, key, days, report
+        self._packet_days = packet_days
         self._accounts: OffsetAccounts | None = None
 
     def make_pass(self, everything: bool = False) -> Iterator[NightProof]:
@@ -140,6 +113,30 @@ class Prover:
             raise damaged
         if everything:
             saved_state.save(self._objects, _ALL, LookedAtAll(now))
+
+    def find_losses(self) -> Iterator[NightProof]:
+        """Make a revision of each night that has lost alerts, or has lost ones again.
+
+        It reads ids and digests of all packs that retention keeps. What a pack had that cannot be
+        read counts as lost, unless another one has it. Raises as `make_pass`.
+        """
+        damaged: Damaged | None = None
+        self._accounts = None
+        for survey, night in nights_of(self._objects):
+            if not self._kept(night):
+                continue
+            try:
+                complete = all(each.complete for each in latest_of(self._objects, survey, night))
+                if proof := self._revised(survey, night, Found(whole=complete), look=True):
+                    yield proof
+            except Damaged as error:
+                log.error("not looked at", survey=survey, night=night, why=error.message)
+                damaged = damaged or error
+        if damaged:
+            raise damaged
+
+    def _kept(self, night: int) -> bool:
+        return not is_past(night, self._packet_days, mjd(self._objects.now()))
 
     def _prove(self, night: int) -> Iterator[NightProof]:
         folder = f"{PROVING}{night}/"
@@ -178,12 +175,18 @@ class Prover:
                 some = of_night.filter(pc.equal(of_night["survey"], survey))
                 found[survey, night].add(some)
 
-    def _revised(self, survey: str, night: int, found: Found) -> NightProof | None:
-        """Write the next proof of a night; None if the last one has all that was found."""
+    def _revised(
+        self, survey: str, night: int, found: Found, look: bool = False
+    ) -> NightProof | None:
+        """Write the next proof of a night; None if the last one has all that was found.
+
+        With `look` it finds out what is lost. Without, only if the last one says that alerts are.
+        """
         before = latest_of(self._objects, survey, night)
         held = [each.leaves(self._objects).read() for each in before]
         entries = united(no_entries(), *held, *found.entries)
-        if before and len(entries) == before[-1].count:
+        lost = self._lost(survey, night, entries, before, look)
+        if before and len(entries) == before[-1].count and lost == before[-1].lost:
             return None
         stored = [each.offsets("stored") for each in before]
         self._accounts = self._accounts or OffsetAccounts(self._objects)
@@ -201,12 +204,47 @@ class Prover:
             "alerts": int(np.count_nonzero(np.diff(ids_of(entries), prepend=0))),
             "complete": found.whole,
             **accounts,
+            **({"lost": lost} if lost else {}),
         }
         proof = signed(statement, self._key)
         put(self._objects, leaves_key(survey, night, name), leaves)
         self._objects.put(proof.key, proof.data)
         log.info("proven", survey=survey, night=night, revision=proof.revision, key=proof.key)
         return proof
+
+    def _lost(
+        self,
+        survey: str,
+        night: int,
+        entries: np.ndarray,
+        before: Sequence[NightProof],
+        look: bool,
+    ) -> dict[str, Any]:
+        """What the next proof says of lost alerts; empty if none is."""
+        known = next((each.lost for each in before if each.lost), {})
+        if not (look or known) or not self._kept(night):
+            return known
+        losses = Losses(self._objects, survey, night, entries, self._report)
+        for key, why in losses.damaged.items():
+            log.error("cannot be read", key=key, why=why)
+        if losses.count:
+            # What comes back, under the same name too, is read again by `make_pass`.
+            self._forget(night, losses.damaged)
+        return losses.as_json()
+
+    def _forget(self, night: int, damaged: Collection[str]) -> None:
+        """Keep in the states of folders that may have alerts of a night only packs that are there.
+
+        Those that are `damaged`, keys, count as gone.
+        """
+        for folder in range(night, night + WINDOW):
+            seen = saved_state.load(self._objects, f"{PROVING}{folder}/", Seen)
+            if seen is None:
+                continue
+            listed = self._objects.list(f"{PACKET_PACKS.prefix}/{folder}/")
+            there = {_digest_in(info.key) for info in listed if info.key not in damaged}
+            if len(kept := [each for each in seen.packs if each in there]) < len(seen.packs):
+                saved_state.save(self._objects, f"{PROVING}{folder}/", Seen(kept, seen.whole))
 
     def _previous(self, survey: str, night: int) -> dict[str, Any] | None:
         """The latest proof of the last night before that has one; None if none has."""

@@ -61,6 +61,23 @@ def test_a_key_then_proofs_then_a_check(run, tmp_path: Path, monkeypatch) -> Non
     assert f"is signed by another key, {public_key}" in other.stdout
 
 
+def test_losses_are_said_only_if_asked_for(run, tmp_path: Path) -> None:
+    run("make")
+    objects = open_objects(settings_in(tmp_path))
+    packs = {info.key: objects.get(info.key) for info in objects.list("packets/")}
+    for key in packs:
+        objects.delete(key)
+    assert "each night has its proof already" in run("make").stdout
+    lines = run("make", "--losses").stdout.splitlines()
+    lost = [int(line.rpartition(", ")[2].split()[0]) for line in lines if line.endswith(" lost")]
+    assert sum(lost) == COUNT
+    for key, data in packs.items():
+        objects.put(key, data)
+    back = run("make", "--losses").stdout
+    assert "revision 3" in back
+    assert "lost" not in back
+
+
 def test_a_comparison_names_what_differs(run, tmp_path: Path) -> None:
     run("make")
     ids = [each.alert_id for each in alerts(COUNT)]

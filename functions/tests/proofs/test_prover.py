@@ -228,7 +228,7 @@ def test_damage_to_a_proof_stops_its_night_alone(settings: Settings, objects: Ob
     store(settings, bodies(sent[40:]), first=100)
     made: list[NightProof] = []
     with pytest.raises(Damaged, match="does not have the digest"):
-        made.extend(Prover(objects, KEY, 1.0).make_pass(everything=True))
+        made.extend(Prover(objects, KEY, 1.0, None).make_pass(everything=True))
     assert {each.survey for each in made} == {"lsst"}
     objects.put(ztf.key, ztf.data)
     prove(objects)

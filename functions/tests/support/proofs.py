@@ -26,7 +26,12 @@ def settings_in(directory: Path) -> Settings:
 
 def prove(objects: Objects, key: SigningKey | None = KEY) -> list[NightProof]:
     """Make what is due."""
-    return [*Prover(objects, key, 1.0).make_pass(everything=True)]
+    return [*Prover(objects, key, 1.0, None).make_pass(everything=True)]
+
+
+def find_losses(objects: Objects, packet_days: int | None = None) -> list[NightProof]:
+    """Revisions of what is lost or back."""
+    return [*Prover(objects, KEY, 1.0, packet_days).find_losses()]
 
 
 def bodies(some: Sequence[SimulatedAlert]) -> list[bytes]:

@@ -16,5 +16,6 @@ def make_proofs(objects: Objects, settings: Settings, repair: bool, everything: 
     if not repair or settings.proof_days is None:
         return
     key = SigningKey.read(settings.proof_key)
-    for proof in Prover(objects, key, settings.proof_days).make_pass(everything):
+    prover = Prover(objects, key, settings.proof_days, settings.packet_days)
+    for proof in prover.make_pass(everything):
         reconcile_metrics.PROOFS.labels(proof.survey).inc()

@@ -15,7 +15,7 @@ from stampede.read.app import make_app
 from stampede.store.open import open_objects
 from stampede_simulator.alert_bytes import SimulatedAlert
 from tests.support.events.dead_letters import event, put_letters
-from tests.support.proofs import KEY, alerts, bodies, prove, settings_in
+from tests.support.proofs import KEY, alerts, bodies, find_losses, prove, settings_in
 from tests.support.read.read_service import Reader, serving
 from tests.support.store.stored_packets import store
 
@@ -80,6 +80,30 @@ def test_a_stranger_verifies_a_proof_that_counts_dead_letters(settings: Settings
         assert "1 of 400" in read(latest["href"].removeprefix("/v1")).data.decode()
         done = verify(read, some[0].alert_id)
         assert done.returncode == 0, done.stderr
+
+
+def test_a_stranger_verifies_what_a_proof_says_is_lost(settings: Settings) -> None:
+    some = [each for each in alerts(90) if each.survey == "ztf"][:20]
+    store(settings, bodies(some[:10]))
+    objects = open_objects(settings)
+    kept = {info.key for info in objects.list("packets/")}
+    store(settings, bodies(some[10:]), first=10)
+    prove(objects)
+    for key in {info.key for info in objects.list("packets/")} - kept:
+        objects.delete(key)
+    assert find_losses(objects)
+    for read in serving(make_app(settings)):
+        (latest,) = read("/v1/proofs").json()["proofs"]
+        lost = read(latest["href"]).json()["proof"]["lost"]
+        assert {int(each["alert_id"]) for each in lost["named"]} == {
+            each.alert_id for each in some[10:]
+        }
+        page = read(latest["href"].removeprefix("/v1")).data.decode()
+        assert '<dt>lost since</dt><dd><span class="bad">10 entries</span></dd>' in page
+        done = verify(read, some[0].alert_id)
+        assert done.returncode == 0, done.stderr
+        proof = read(f"/v1/alerts/{some[15].alert_id}/proof").json()
+        assert proof["revision"] == 2, "an entry never leaves a proof"
 
 
 def test_another_key_is_refused(read: Reader, sent) -> None:

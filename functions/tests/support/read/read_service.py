@@ -170,6 +170,6 @@ def sample_store() -> MemoryObjects:
     fill(objects, sample_cutouts(), sample_points(), coverage)
     draw(objects, [row for row in sample_cutouts() if row["alert_id"] == BOTH], coverage)
     keep(objects, ZTF_ALERT, ZTF_OBJECT, 59400.0)
-    for _ in Prover(objects, None, 0).make_pass():
+    for _ in Prover(objects, None, 0, None).make_pass():
         pass
     return objects
