@@ -96,14 +96,24 @@ def check(
         str | None,
         typer.Option(help="the key that must have signed; without it, any", metavar="KEY"),
     ] = None,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep", help="compute each alert's digest again: reads all packets and images"
+        ),
+    ] = False,
     data: Data = None,
 ) -> None:
     """Check all proofs: signatures, the chain of nights, and whether the store has their alerts.
 
     Names each alert that the store lacks or has in another record, each forged or damaged proof,
     and each that another one names and that is not there. Then the exit status is 1.
+
+    It believes the digests that packs have of their records. With --deep it puts each message
+    together as it was sent, and computes its digest.
     """
     from stampede.cli.running import running, settings_of
+    from stampede.comparison.stored_packets import StoredPackets
     from stampede.proofs.checks import ProofChecker
     from stampede.store.open import open_objects
     from stampede.telemetry.logs import configure_logs
@@ -111,11 +121,17 @@ def check(
     configure_logs()
     settings = settings_of(running(data))
     console, found = results_console(), 0
-    checker = ProofChecker(open_objects(settings), public_key, settings.packet_days)
-    for each in checker.faults():
-        line = f"{each.survey} {each.night}: {each.fault}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-        found += 1
+    objects = open_objects(settings)
+    checker = ProofChecker(objects, public_key, settings.packet_days)
+    with console.status("checking the proofs") as status:
+        packets = StoredPackets(objects, settings, status.update)
+        for each in chain(checker.faults(), packets.faults() if deep else ()):
+            line = f"{each.survey} {each.night}: {each.fault}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            found += 1
+    if deep:
+        gone = f"; {packets.gone:,} have lost images by retention" if packets.gone else ""
+        console.print(f"{packets.compared:,} alerts of proofs were read{gone}")
     console.print(f"{found:,} faults" if found else f"{checker.checked:,} nights are as proven")
     raise typer.Exit(1 if found else 0)
 

@@ -5,4 +5,5 @@ __all__ = [
     "compare",
     "id_tables",
     "stampede_site",
+    "stored_packets",
 ]

@@ -56,6 +56,10 @@ def test_a_key_then_proofs_then_a_check(run, tmp_path: Path, monkeypatch) -> Non
     sound = run("check", "--public-key", public_key)
     assert sound.exit_code == 0, sound.stdout
     assert "nights are as proven" in sound.stdout
+    assert f"{COUNT} alerts of proofs were read" not in sound.stdout
+    deep = run("check", "--deep")
+    assert deep.exit_code == 0, deep.stdout
+    assert f"{COUNT} alerts of proofs were read" in deep.stdout
     other = run("check", "--public-key", "AAAA")
     assert other.exit_code == 1
     assert f"is signed by another key, {public_key}" in other.stdout
