@@ -62,7 +62,7 @@ class StampedeSite:
         digests = [answer[at : at + 32] for at in range(0, len(answer), 32)]
         if len(digests) != len(begins) + 1:
             raise Damaged(f"{self._url} answers with {len(digests)} ranges, not {len(begins) + 1}")
-        own = digests_of(ours, begins)
+        own = digests_of([ours], begins)
         unequal = [number for number, each in enumerate(digests) if each != own[number]]
         places = slices_of(ours, begins)
         some = [ours[places[number]] for number in unequal]

@@ -97,6 +97,26 @@ def root_of_entries(entries: np.ndarray) -> bytes:
     return root_of([root_of(hashes) for hashes in hashes_of(entries)])
 
 
+class RootOf:
+    """The root of the tree over entries that come in parts, in order; holds one subtree of them."""
+
+    def __init__(self) -> None:
+        self._roots: list[bytes] = []
+        self._rest = no_entries()
+
+    def add(self, entries: np.ndarray) -> None:
+        """Take the next entries."""
+        entries = np.concatenate([self._rest, entries]) if len(self._rest) else entries
+        whole = len(entries) // SUBTREE * SUBTREE
+        self._roots += map(root_of, hashes_of(entries[:whole]))
+        self._rest = entries[whole:]
+
+    @property
+    def root(self) -> bytes:
+        """The root over those that were taken."""
+        return root_of([*self._roots, *map(root_of, hashes_of(self._rest))])
+
+
 class Packed(NamedTuple):
     """The root of entries that are in order, and the object that has them, in pieces."""
 
@@ -202,17 +222,53 @@ class StoredLeaves:
         roots = [row[ID_BYTES:].tobytes() for row in above]
         if root_of(roots) != self._root:
             raise Damaged(f"{self._key} does not have the root of its proof")
-        self._heads, self._roots = ids_of(above), roots
+        # In this order: another thread that finds `_heads` reads `_roots`.
+        self._roots, self._heads = roots, ids_of(above)
         return self._heads
 
+    def between(self, first: int, until: int | None, most: int) -> np.ndarray:
+        """The entries of alerts from id `first` to before `until`, at most `most`; None is the end.
+
+        It reads the subtrees that have them, with one request.
+        Raises `NotFound`, `StoreDown`, `Damaged`.
+        """
+        heads = self.read_heads()
+        begin = max(0, int(heads.searchsorted(first, "left")) - 1)
+        end = len(heads) if until is None else int(heads.searchsorted(until, "left"))
+        end = min(end, begin + 2 + -(-most // SUBTREE))
+        if begin >= end:
+            return no_entries()
+        entries, _ = self._subtrees(begin, end)
+        ids = ids_of(entries)
+        low = int(ids.searchsorted(first))
+        high = len(ids) if until is None else int(ids.searchsorted(until))
+        return entries[low : min(high, low + most)]
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """All entries in order, those of some subtrees at a time: about `PIECE` bytes.
+
+        Raises `NotFound`, `StoreDown`, `Damaged`.
+        """
+        count, step = len(self.read_heads()), PIECE // (SUBTREE * WIDTH)
+        for start in range(0, count, step):
+            yield self._subtrees(start, min(start + step, count))[0]
+
     def _in_subtree(self, number: int, alert_id: int) -> Iterator[Leaf]:
-        start = number * SUBTREE
-        count = min(SUBTREE, self._count - start)
-        data = self._objects.get(self._key, start * WIDTH, count * WIDTH)
-        entries = np.frombuffer(data, np.uint8).reshape(-1, WIDTH)
-        (hashes,) = hashes_of(entries)
-        if root_of(hashes) != self._roots[number]:
-            raise Damaged(f"{self._key} has a damaged subtree")
-        above = path_of(self._roots, number)
+        entries, (hashes,) = self._subtrees(number, number + 1)
+        above, start = path_of(self._roots, number), number * SUBTREE
         for row in np.flatnonzero(ids_of(entries) == alert_id).tolist():
             yield Leaf(entries[row].tobytes(), start + row, path_of(hashes, row) + above)
+
+    def _subtrees(self, first: int, end: int) -> tuple[np.ndarray, list[list[bytes]]]:
+        """The entries of subtrees, and the hashes of each one's leaves; `read_heads` comes before.
+
+        Raises `NotFound`, `StoreDown`, `Damaged`.
+        """
+        start = first * SUBTREE
+        count = min(end * SUBTREE, self._count) - start
+        data = self._objects.get(self._key, start * WIDTH, count * WIDTH)
+        entries = np.frombuffer(data[: len(data) // WIDTH * WIDTH], np.uint8).reshape(-1, WIDTH)
+        hashes = [*hashes_of(entries)]
+        if [root_of(each) for each in hashes] != self._roots[first:end]:
+            raise Damaged(f"{self._key} has a damaged subtree")
+        return entries, hashes

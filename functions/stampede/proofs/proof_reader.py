@@ -1,13 +1,12 @@
 """What `read` answers of proofs: those of nights, and the path of an alert to its night's root."""
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from stampede.errors import Damaged, NotFound
-from stampede.proofs.leaves import ID_BYTES, StoredLeaves, ids_of
+from stampede.proofs.leaves import ID_BYTES, StoredLeaves
 from stampede.proofs.night_proof import NightProof, keys_of, latest_of, nights_of
 from stampede.proofs.ranges import MOST_ENTRIES, digests_of
 from stampede.store.integrity.proof_keys import PROOFS
@@ -32,7 +31,6 @@ class ProofReader:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._cache = Cache(_CACHE_BYTES)
-        self._lock = threading.Lock()
 
     def latest(self, survey: str, night: int) -> NightProof:
         """The latest proof of a night. Raises `NoProof`, `StoreDown`, `Damaged`."""
@@ -80,18 +78,15 @@ class ProofReader:
 
         Raises `NoProof`, `StoreDown`, `Damaged`.
         """
-        return b"".join(digests_of(self._latest(survey, night)[1].read(), begins))
+        return b"".join(digests_of(self._latest(survey, night)[1].pieces(), begins))
 
     def entries(self, survey: str, night: int, first: int, until: int | None) -> bytes:
         """The entries of the alerts from `first` to before `until`, at most `MOST_ENTRIES`.
 
         Raises `NoProof`, `StoreDown`, `Damaged`.
         """
-        entries = self._latest(survey, night)[1].read()
-        begin, end = ids_of(entries).searchsorted(
-            [first, (1 << 63) - 1 if until is None else until]
-        )
-        return entries[begin : min(int(end), int(begin) + MOST_ENTRIES)].tobytes()
+        leaves = self._latest(survey, night)[1]
+        return leaves.between(first, until, MOST_ENTRIES).tobytes()
 
     def first_alert(self, proof: NightProof) -> int | None:
         """The id of one alert of a night; None if it has none.
@@ -107,8 +102,7 @@ class ProofReader:
         Raises `NoProof`, `StoreDown`, `Damaged`.
         """
         proof, leaves = self._latest(survey, night)
-        with self._lock:
-            found = leaves.of_alert(alert_id)
+        found = leaves.of_alert(alert_id)
         if not found:
             raise NoProof(f"the proof of night {night} has no alert {alert_id} yet")
         versions = [

@@ -5,12 +5,13 @@ one archive's ids divide the other's entries too. The digest of a range is the r
 its entries alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from stampede.proofs.leaves import ids_of, root_of_entries
+from stampede.proofs.leaves import RootOf, ids_of
+from stampede.proofs.merkle_tree import EMPTY
 
 MOST = 100_000
 """Ranges of one request."""
@@ -34,9 +35,20 @@ def slices_of(entries: np.ndarray, begins: Sequence[int]) -> list[slice]:
     ]
 
 
-def digests_of(entries: np.ndarray, begins: Sequence[int]) -> list[bytes]:
-    """The digest of each range of entries, which are in order."""
-    return [root_of_entries(entries[each]) for each in slices_of(entries, begins)]
+def digests_of(pieces: Iterable[np.ndarray], begins: Sequence[int]) -> list[bytes]:
+    """The digest of each range of entries, which come in pieces, in order."""
+    firsts, found, current = np.array(begins, np.int64), list[bytes](), RootOf()
+    for piece in pieces:
+        at = 0
+        for begin in ids_of(piece).searchsorted(firsts[len(found) :], "left").tolist():
+            if begin == len(piece):  # this range begins in a later piece
+                break
+            current.add(piece[at:begin])
+            found.append(current.root)
+            current, at = RootOf(), begin
+        current.add(piece[at:])
+    found.append(current.root)
+    return found + [EMPTY] * (len(begins) + 1 - len(found))
 
 
 def text_of(begins: Sequence[int]) -> bytes:

@@ -18,7 +18,7 @@ from stampede.comparison.id_tables import IdTables
 from stampede.comparison.stampede_site import StampedeSite
 from stampede.config.settings import Settings
 from stampede.errors import SetupError
-from stampede.proofs.leaves import WIDTH, united
+from stampede.proofs.leaves import WIDTH, root_of_entries, united
 from stampede.proofs.ranges import begins_of, digests_of, parse, slices_of, text_of
 from stampede.read.app import make_app
 from stampede.store.open import open_objects
@@ -167,7 +167,7 @@ def test_three_of_very_many_cost_little(tmp_path: Path) -> None:
     ours = united(entries)
     theirs = united(np.delete(ours, [5, 100_000, 150_000], axis=0))
     begins = begins_of(np.ascontiguousarray(ours[:, :8]).view(">i8").ravel().astype(np.int64), 4096)
-    one, other = digests_of(ours, begins), digests_of(theirs, begins)
+    one, other = digests_of([ours], begins), digests_of([theirs], begins)
     unequal = [
         number for number, pair in enumerate(zip(one, other, strict=True)) if len({*pair}) > 1
     ]
@@ -187,6 +187,10 @@ def test_ranges_divide_all_entries(ids: list[int], begins: list[int]) -> None:
     for part, low, high in zip(parts, [0, *wanted], [*wanted, 99], strict=True):
         assert all(low <= number < high for number in part[:, 7].tolist())
     assert parse(text_of(wanted)) == wanted
+    digests = [root_of_entries(part) for part in parts]
+    for size in (1, 7, 100):
+        pieces = [entries[at : at + size] for at in range(0, len(entries), size)]
+        assert digests_of(pieces, wanted) == digests
 
 
 @pytest.mark.parametrize("body", [b"one", b"2 1", b"1 1", b"-1", b"9" * 30, b"\xff"])
