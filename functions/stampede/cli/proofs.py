@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stampede.comparison.compare import Archive, Difference
+    from stampede.comparison.night_counts import NightCounts
     from stampede.config.settings import Settings
 
 proofs = typer.Typer(
@@ -141,8 +142,8 @@ def compare(
     what: Annotated[
         str,
         typer.Argument(
-            help="another Stampede, http(s)://HOST:PORT; a folder or file of alerts in Avro; or of "
-            "ids in Parquet or CSV",
+            help="another Stampede, http(s)://HOST:PORT; a folder, file or s3://BUCKET/PREFIX of "
+            "alerts in Avro, of ids in Parquet, CSV or HATS, or of counts by night",
             metavar="WHAT",
         ),
     ],
@@ -164,10 +165,13 @@ def compare(
     Names the alerts that only one of them has, those of which it has another record, and those
     that are there twice; then the exit status is 1. Needs the proofs of this store
     (`stampede proofs make`), and no Kafka. Of another Stampede it asks only for what differs. A
-    list of ids says nothing of records.
+    list of ids says nothing of records, and counts nothing of alerts. A bucket is read with the
+    variables of AWS' own programs: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and
+    AWS_SECRET_ACCESS_KEY.
     """
     from stampede.cli.running import running, settings_of
     from stampede.comparison.compare import differences
+    from stampede.comparison.night_counts import NightCounts
     from stampede.store.open import open_objects
     from stampede.telemetry.logs import configure_logs
 
@@ -176,9 +180,13 @@ def compare(
     objects, console = open_objects(settings), results_console()
     surveys, unequal = {survey} if survey else None, 0
     with console.status(f"reading {what}") as status:
-        other = _archive(what, token, settings, lambda text: status.update(text))
-    for each in differences(objects, other, surveys, *_nights(nights)):
-        unequal += bool(each.kinds)
+        other = _archive(what, token, survey, settings, lambda text: status.update(text))
+    asked = objects, surveys, *_nights(nights)
+    found = (
+        other.differences(*asked) if isinstance(other, NightCounts) else differences(other, *asked)
+    )
+    for each in found:
+        unequal += not each.is_equal
         text = json.dumps(each.as_json()) if as_json else _text_of(each)
         console.print(text, highlight=False, markup=False, soft_wrap=True)
     for fault in other.faults:
@@ -186,17 +194,29 @@ def compare(
     raise typer.Exit(1 if unequal or other.faults else 0)
 
 
-def _archive(what: str, token: str, settings: Settings, progress: Callable[[str], None]) -> Archive:
-    """The archive that a word names."""
+def _archive(
+    what: str,
+    token: str,
+    survey: str | None,
+    settings: Settings,
+    progress: Callable[[str], None],
+) -> Archive | NightCounts:
+    """The archive that a word names. Raises `SetupError` if there is none."""
     from stampede.comparison.alert_files import AlertFiles
-    from stampede.comparison.id_tables import IdTables, files_of_ids
+    from stampede.comparison.archive_files import SCHEME, BucketFolder, LocalFolder
+    from stampede.comparison.id_tables import IdTables, tables_of
+    from stampede.comparison.night_counts import NightCounts
     from stampede.comparison.stampede_site import StampedeSite
+    from stampede.errors import SetupError
 
     if what.startswith(("http://", "https://")):
         return StampedeSite(what, token)
-    if tables := files_of_ids(Path(what)):
-        return IdTables(tables)
-    return AlertFiles([Path(what)], settings, progress)
+    folder = BucketFolder(what) if what.startswith(SCHEME) else LocalFolder(Path(what))
+    if not (files := folder.tables()):
+        return AlertFiles(folder.alerts(), settings, progress)
+    if not (tables := tables_of(files)):
+        raise SetupError(f"{what} has no table of alerts: only margins or indexes of a catalogue")
+    return NightCounts.of(tables, survey) or IdTables(tables)
 
 
 def _nights(text: str | None) -> tuple[int, int]:
@@ -220,4 +240,7 @@ def _text_of(difference: Difference) -> str:
         named = ", ".join(map(str, ids[:10].tolist()))
         more = f" and {len(ids) - 10:,} more" if len(ids) > 10 else ""
         lines.append(f"{place}: {len(ids):,} {kind}: {named}{more}")
+    if difference.counts:
+        here, there = difference.counts
+        lines.append(f"{place}: {here:,} here, {there:,} there")
     return "\n".join(lines) or f"{place}: equal"

@@ -2,8 +2,10 @@
 
 __all__ = [
     "alert_files",
+    "archive_files",
     "compare",
     "id_tables",
+    "night_counts",
     "stampede_site",
     "stored_packets",
 ]

@@ -1,12 +1,11 @@
-"""An archive that is a folder of alerts: Avro files, loose, zipped or in tars."""
+"""An archive that is a set of alerts in Avro: in files, loose, zipped or in tars."""
 
 import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
@@ -29,6 +28,13 @@ BATCH = 200
 class AlertFiles:
     """Alerts in files; they are read once.
 
+    Parameters
+    ----------
+    alerts
+        What the files hold.
+    progress
+        Called with what was read so far, for people.
+
     Attributes
     ----------
     faults
@@ -36,7 +42,7 @@ class AlertFiles:
     """
 
     def __init__(
-        self, paths: Sequence[Path], settings: Settings, progress: Callable[[str], None]
+        self, alerts: Iterable[FileAlert], settings: Settings, progress: Callable[[str], None]
     ) -> None:
         registry = settings.schema_registry
         self._decoder = BatchDecoder(
@@ -48,7 +54,7 @@ class AlertFiles:
         )
         self.faults: list[str] = []
         self._progress = progress
-        self._held = self._read(files.find(paths))
+        self._held = self._read(iter(alerts))
 
     def nights(self) -> list[Place]:
         """The surveys and nights of the alerts."""
@@ -62,14 +68,14 @@ class AlertFiles:
         """None: each alert has its night."""
         return np.zeros(0, np.int64)
 
-    def _read(self, found: Sequence[Path]) -> dict[Place, Held]:
+    def _read(self, alerts: Iterator[FileAlert]) -> dict[Place, Held]:
         rows: dict[Place, list[bytes]] = defaultdict(list)
-        count, alerts = 0, files.read(found)
+        count = 0
         while some := list(islice(alerts, BATCH)):
             for place, entry in self._entries(some):
                 rows[place].append(entry)
             count += len(some)
-            self._progress(f"{count:,} alerts of {len(found):,} files")
+            self._progress(f"{count:,} alerts")
         return {place: _held(entries) for place, entries in rows.items()}
 
     def _entries(self, some: Sequence[FileAlert]) -> Iterator[tuple[Place, bytes]]:

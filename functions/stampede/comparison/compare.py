@@ -1,6 +1,6 @@
 """What this store and another archive have of a night, from the entries of its proof."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -63,7 +63,13 @@ class Archive(Protocol):
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs in one night: ids of alerts."""
+    """What differs in one night: ids of alerts; of an archive that only counts, the counts.
+
+    Attributes
+    ----------
+    counts
+        How many alerts are here and there, if they differ and nobody says which they are.
+    """
 
     survey: str
     night: int
@@ -71,6 +77,12 @@ class Difference:
     only_there: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     other_bytes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     twice_there: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    counts: tuple[int, int] | None = None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs."""
+        return not self.kinds and self.counts is None
 
     @property
     def kinds(self) -> dict[str, np.ndarray]:
@@ -92,7 +104,10 @@ class Difference:
             }
             for name, ids in self.kinds.items()
         }
-        return {"survey": self.survey, "night": self.night, **named}
+        found: dict[str, Any] = {"survey": self.survey, "night": self.night, **named}
+        if self.counts:
+            found["counts"] = {"here": self.counts[0], "there": self.counts[1]}
+        return found
 
 
 def difference(place: Place, ours: np.ndarray, theirs: Held) -> Difference:
@@ -109,7 +124,7 @@ def difference(place: Place, ours: np.ndarray, theirs: Held) -> Difference:
 
 
 def differences(
-    objects: Objects, other: Archive, surveys: set[str] | None, first: int, last: int
+    other: Archive, objects: Objects, surveys: set[str] | None, first: int, last: int
 ) -> Iterator[Difference]:
     """What differs in each night from `first` to `last`, of these surveys or of all.
 
@@ -118,13 +133,7 @@ def differences(
 
     Raises `SetupError` if there is no such night, `StoreDown`, `Damaged`, and as the archive does.
     """
-    ours = {each for each in nights_of(objects) if _asked(each, surveys, first, last)}
-    places = ours | {each for each in other.nights() if _asked(each, surveys, first, last)}
-    if not places:
-        raise SetupError(
-            "neither has such a night; `stampede proofs make` proves those of this store"
-        )
-    for place in sorted(places):
+    for place in places_of(objects, other.nights(), surveys, first, last):
         entries = united(
             no_entries(), *(p.leaves(objects).read() for p in latest_of(objects, *place))
         )
@@ -132,6 +141,22 @@ def differences(
     everything = surveys is None and (first, last) == EVERY_NIGHT
     if everything and len(rest := other.rest()):
         yield Difference("any", 0, only_there=rest)
+
+
+def places_of(
+    objects: Objects, others: Iterable[Place], surveys: set[str] | None, first: int, last: int
+) -> list[Place]:
+    """The places that either has, of those that are asked for, in order.
+
+    Raises `SetupError` if there is none, `StoreDown`.
+    """
+    both = {*nights_of(objects), *others}
+    places = sorted(each for each in both if _asked(each, surveys, first, last))
+    if not places:
+        raise SetupError(
+            "neither has such a night; `stampede proofs make` proves those of this store"
+        )
+    return places
 
 
 def _asked(place: Place, surveys: set[str] | None, first: int, last: int) -> bool:

@@ -1,25 +1,63 @@
-"""An archive that is a list of ids: Parquet or CSV, a file or a folder of files."""
+"""An archive that is a list of ids: Parquet, CSV, or a HATS catalogue."""
 
-from collections.abc import Sequence
-from pathlib import Path
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq  # noqa: TID251 - files of others have no checksums of ours
 
+from stampede.comparison.archive_files import TABLES, ArchiveFile
 from stampede.comparison.compare import Held, Place
 from stampede.errors import SetupError
 from stampede.proofs.leaves import ID_BYTES, WIDTH, ids_of, no_entries, united
 
-COLUMNS = ("alert_id", "diaSourceId", "candid", "alertId", "diaSource.diaSourceId")
-"""Names of the column with the ids, the first that a file has."""
+COLUMNS = ("alert_id", "diaSourceId", "candid", "alertId")
+"""Names of the column with the ids, the first that a file has; also within a nested column."""
+PROPERTIES = ("hats.properties", "properties")
+"""Names of the file that describes a HATS catalogue, the new one and the old one."""
+KINDS = ("", "object", "source", "nested")
+"""Kinds of HATS catalogues that have each row once; a margin repeats rows of its neighbours."""
 
 
-def files_of_ids(path: Path) -> list[Path]:
-    """The Parquet and CSV files that a path names or holds; none if it holds none."""
-    found = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [each for each in found if each.suffix in (".parquet", ".csv")]
+def tables_of(files: Sequence[ArchiveFile]) -> list[ArchiveFile]:
+    """The tables among files. Of HATS catalogues only their rows, and no margin or index.
+
+    HATS: https://www.ivoa.net/documents/Notes/HATS/, "Properties file" and "Catalog types".
+    """
+    catalogues: dict[str, str] = {}
+    for each in files:
+        folder, _, name = each.name.rpartition("/")
+        if name in PROPERTIES:
+            properties = _properties(each)
+            kind = properties.get("dataproduct_type", properties.get("catalog_type", ""))
+            catalogues[folder] = kind
+    return [
+        each
+        for each in files
+        if each.name.endswith(TABLES) and _is_wanted(each.name, catalogues, files)
+    ]
+
+
+def _is_wanted(name: str, catalogues: dict[str, str], files: Sequence[ArchiveFile]) -> bool:
+    inside = [folder for folder in catalogues if name.startswith(f"{folder}/")]
+    if not inside:
+        return not catalogues
+    folder = max(inside, key=len)
+    within = PurePosixPath(name[len(folder) + 1 :])
+    is_row = within.suffix == ".parquet" and any(part.startswith("Npix=") for part in within.parts)
+    return is_row and catalogues[folder] in KINDS
+
+
+def _properties(file: ArchiveFile) -> dict[str, str]:
+    with file.open() as opened:
+        lines = opened.read().decode(errors="replace").splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 class IdTables:
@@ -28,9 +66,9 @@ class IdTables:
     So what only the other archive has is told in the end, as of night 0.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, files: Sequence[ArchiveFile]) -> None:
         self.faults: list[str] = []
-        ids = np.concatenate([_ids_in(path) for path in paths] or [np.zeros(0, np.int64)])
+        ids = np.concatenate([_ids_in(each) for each in files] or [np.zeros(0, np.int64)])
         each, counts = np.unique(ids, return_counts=True)
         self._left, self._twice = each, each[counts > 1]
 
@@ -58,17 +96,57 @@ def _entries(ids: np.ndarray) -> np.ndarray:
     return united(no_entries(), entries)
 
 
-def _ids_in(path: Path) -> np.ndarray:
+def names_in(file: ArchiveFile) -> list[str]:
+    """The paths of a table's columns. Raises `SetupError`."""
+    if not file.name.endswith(".parquet"):
+        return [str(name) for name in read_table(file).column_names]
+    with _readable(file) as opened:
+        schema = pq.read_metadata(opened).schema
+        return [schema.column(number).path for number in range(len(schema))]
+
+
+def id_column(names: Sequence[str]) -> str | None:
+    """The path of the column with ids; None if there is none."""
+    found = (name for wanted in COLUMNS for name in names if wanted in name.split("."))
+    return next(found, None)
+
+
+def read_table(file: ArchiveFile, columns: list[str] | None = None) -> pa.Table:
+    """A table, or these columns of it. Raises `SetupError`."""
+    with _readable(file) as opened:
+        if file.name.endswith(".parquet"):
+            return pq.ParquetFile(opened).read(columns)
+        if file.name.endswith(".csv"):
+            table = pyarrow.csv.read_csv(opened)
+        else:
+            table = pa.Table.from_pylist(json.load(opened))
+        return table.select(columns) if columns else table
+
+
+@contextmanager
+def _readable(file: ArchiveFile) -> Iterator[Any]:
+    """A file, opened. Raises `SetupError` if it, or what is read of it, is no table."""
+    try:
+        opened = file.open()
+        try:
+            yield opened
+        finally:
+            opened.close()
+    except (OSError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
+        raise SetupError(f"{file.name} cannot be read: {error}") from None
+
+
+def _ids_in(file: ArchiveFile) -> np.ndarray:
     """The ids in a file. Raises `SetupError`."""
-    try:
-        table = pq.read_table(path) if path.suffix == ".parquet" else pyarrow.csv.read_csv(path)
-    except (OSError, pa.ArrowException) as error:
-        raise SetupError(f"{path} cannot be read: {error}") from None
-    name = next((name for name in COLUMNS if name in table.column_names), None)
+    name = id_column(names_in(file))
     if name is None:
-        raise SetupError(f"{path} has no column of ids: looked for {', '.join(COLUMNS)}")
+        raise SetupError(f"{file.name} has no column of ids: looked for {', '.join(COLUMNS)}")
+    column = read_table(file, [name]).column(0).combine_chunks()
     try:
-        ids: np.ndarray = table[name].cast(pa.int64()).to_numpy()
+        while pa.types.is_nested(column.type):  # of an object, all of its alerts
+            is_struct = pa.types.is_struct(column.type)
+            column = column.flatten()[0] if is_struct else column.flatten()
+        ids: np.ndarray = column.drop_null().cast(pa.int64()).to_numpy()
     except pa.ArrowException as error:
-        raise SetupError(f"{path}: {name} has what is no id: {error}") from None
+        raise SetupError(f"{file.name}: {name} has what is no id: {error}") from None
     return ids

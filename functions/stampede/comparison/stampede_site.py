@@ -12,6 +12,8 @@ from stampede.proofs.leaves import SUBTREE, WIDTH, ids_of, no_entries, root_of_e
 from stampede.proofs.ranges import MOST_ENTRIES, begins_of, digests_of, slices_of, text_of
 
 SECONDS = 120.0
+NIGHTS = 1000
+"""Nights of one answer: as many as it may have."""
 
 
 class StampedeSite:
@@ -44,10 +46,15 @@ class StampedeSite:
 
     def nights(self) -> list[Place]:
         """The surveys and nights that have proofs there."""
-        for each in self._get("/v1/proofs?limit=1000").json()["proofs"]:
-            place = str(each["survey"]), int(each["night"])
-            self._roots[place] = each["root"], each["entries"]
-        return sorted(self._roots)
+        before: int | None = None
+        while True:
+            earlier = "" if before is None else f"&before={before}"
+            page = self._get(f"/v1/proofs?limit={NIGHTS}{earlier}").json()
+            for each in page["proofs"]:
+                place = str(each["survey"]), int(each["night"])
+                self._roots[place] = each["root"], each["entries"]
+            if (before := page.get("next")) is None:
+                return sorted(self._roots)
 
     def held(self, place: Place, ours: np.ndarray) -> tuple[np.ndarray, Held]:
         """See `Archive.held`."""

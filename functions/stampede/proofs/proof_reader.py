@@ -56,11 +56,22 @@ class ProofReader:
                 return proof
         raise NoProof(f"night {night} of {survey} has no proof with this SHA-256")
 
-    def newest(self, most: int, survey: str | None = None) -> Iterator[NightProof]:
-        """The latest proofs of nights, the latest night first. Raises `StoreDown`, `Damaged`."""
-        nights = [each for each in self.nights() if survey in (None, each[0])]
-        for name, night in nights[:most]:
-            yield self.latest(name, night)
+    def newest(
+        self, most: int, survey: str | None = None, before: int | None = None
+    ) -> Iterator[NightProof]:
+        """The latest proofs of the latest `most` nights, those before a night if one is given.
+
+        The latest night first. Raises `StoreDown`, `Damaged`.
+        """
+        found = [
+            (name, night)
+            for name, night in self.nights()
+            if survey in (None, name) and (before is None or night < before)
+        ]
+        nights = sorted({night for _, night in found})[-most:]
+        for name, night in found:
+            if night >= nights[0]:
+                yield self.latest(name, night)
 
     def nights(self) -> list[tuple[str, int]]:
         """The surveys and nights that have proofs, the latest night first. Raises `StoreDown`."""

@@ -61,7 +61,7 @@ ROUTES = [
     route("/v1/cone", "bulk", cross_match.post_cone, *CONE[2:], method="POST"),
     route("/v1/scs", "lightcurves", scs.get_cone, others=True),
     route("/v1/ledger", "ledger", ledger.get_ledger, "family", "limit", "after"),
-    route("/v1/proofs", "ledger", proofs.get_proofs, "survey", "limit"),
+    route("/v1/proofs", "ledger", proofs.get_proofs, "survey", "limit", "before"),
     route("/v1/proofs/{survey}/{night}", "ledger", proofs.get_proof, "sha256"),
     route("/v1/proofs/{survey}/{night}/ranges", "bulk", proofs.post_ranges, method="POST"),
     route("/v1/proofs/{survey}/{night}/entries", "bulk", proofs.get_entries, "from", "until"),

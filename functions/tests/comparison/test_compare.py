@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stampede.comparison import stampede_site
 from stampede.comparison.alert_files import AlertFiles
+from stampede.comparison.archive_files import LocalFolder
 from stampede.comparison.compare import Archive, differences
-from stampede.comparison.id_tables import IdTables
+from stampede.comparison.id_tables import IdTables, tables_of
+from stampede.comparison.night_counts import NightCounts
 from stampede.comparison.stampede_site import StampedeSite
 from stampede.config.settings import Settings
 from stampede.errors import SetupError
 from stampede.proofs.leaves import WIDTH, root_of_entries, united
+from stampede.proofs.night_proof import latest_of, nights_of
 from stampede.proofs.ranges import begins_of, digests_of, parse, slices_of, text_of
 from stampede.read.app import make_app
 from stampede.store.open import open_objects
@@ -52,10 +57,20 @@ def settings(tmp_path: Path, sent) -> Settings:
 def found(settings: Settings, other: Archive) -> dict[str, set[int]]:
     """Ids by what differs, of all nights."""
     kinds: dict[str, set[int]] = {}
-    for each in differences(open_objects(settings), other, None, 0, 10**6):
+    for each in differences(other, open_objects(settings), None, 0, 10**6):
         for kind, ids in each.kinds.items():
             kinds.setdefault(kind, set()).update(ids.tolist())
     return kinds
+
+
+def files_of(path: Path, settings: Settings) -> AlertFiles:
+    """An archive of alerts in files."""
+    return AlertFiles(LocalFolder(path).alerts(), settings, lambda text: None)
+
+
+def ids_of(path: Path) -> IdTables:
+    """An archive of ids in files."""
+    return IdTables(tables_of(LocalFolder(path).tables()))
 
 
 def changed(alert: SimulatedAlert) -> bytes:
@@ -96,6 +111,14 @@ def test_an_equal_stampede_has_no_differences(settings: Settings) -> None:
         assert found(settings, StampedeSite(reader.url)) == {}
 
 
+def test_nights_come_in_several_answers(settings: Settings, monkeypatch) -> None:
+    monkeypatch.setattr(stampede_site, "NIGHTS", 1)
+    for reader in serving(make_app(settings)):
+        nights = StampedeSite(reader.url).nights()
+    assert nights == sorted(nights_of(open_objects(settings)))
+    assert len({night for _, night in nights}) > 1
+
+
 def test_what_is_not_there_is_said(settings: Settings) -> None:
     for reader in serving(make_app(settings)):
         with pytest.raises(SetupError, match="answers 404"):
@@ -112,7 +135,7 @@ def write_alerts(folder: Path, messages: list[bytes]) -> Path:
 def test_a_folder_of_alerts(tmp_path: Path, settings: Settings, sent) -> None:
     messages, expected = planted(sent)
     folder = write_alerts(tmp_path / "folder", [*messages, messages[0], b"junk" * 40])
-    other = AlertFiles([folder], settings, lambda text: None)
+    other = files_of(folder, settings)
     first = next(each.alert_id for each in sent if each.body == messages[0])
     assert found(settings, other) == expected | {"twice there": {first}}
     (fault,) = other.faults
@@ -124,11 +147,11 @@ def test_a_folder_of_alerts(tmp_path: Path, settings: Settings, sent) -> None:
 def test_real_alerts(tmp_path: Path) -> None:
     messages = made_alerts.real_alerts()
     ours = filled(tmp_path / "ours", messages)
-    other = AlertFiles([write_alerts(tmp_path / "all", messages)], ours, lambda text: None)
+    other = files_of(write_alerts(tmp_path / "all", messages), ours)
     assert other.faults == []
     assert "only here" not in found(ours, other)
     assert "other bytes" not in found(ours, other)
-    fewer = AlertFiles([write_alerts(tmp_path / "fewer", messages[1:])], ours, lambda text: None)
+    fewer = files_of(write_alerts(tmp_path / "fewer", messages[1:]), ours)
     assert len(found(ours, fewer)["only here"]) == 1
 
 
@@ -140,23 +163,135 @@ def test_a_list_of_ids(tmp_path: Path, settings: Settings, sent, form: str, colu
     table = pa.concat_tables([table, table.slice(4, 1)])
     file = tmp_path / f"ids.{form}"
     pq.write_table(table, file) if form == "parquet" else pyarrow.csv.write_csv(table, file)
-    assert found(settings, IdTables([file])) == {
+    assert found(settings, ids_of(file)) == {
         "only here": {ids[0]},
         "only there": {12345},
         "twice there": {ids[5]},
     }
 
 
+def write_catalogue(folder: Path, kind: str, table: pa.Table) -> None:
+    """A HATS catalogue of one pixel."""
+    pixels = folder / "dataset" / "Norder=0" / "Dir=0"
+    pixels.mkdir(parents=True)
+    pq.write_table(table, pixels / "Npix=4.parquet")
+    pq.write_table(table.slice(0, 1), folder / "dataset" / "data_thumbnail.parquet")
+    (folder / "partition_info.csv").write_text("Norder,Npix\n0,4\n")
+    (folder / "hats.properties").write_text(f"#HATS\nobs_collection=x\ndataproduct_type={kind}\n")
+
+
+NESTINGS = {
+    "flat": lambda ids: pa.table({"diaSourceId": ids}),
+    "lists": lambda ids: pa.table(
+        {"diaObjectId": [1, 2], "lc": [{"diaSourceId": ids[:3]}, {"diaSourceId": ids[3:]}]}
+    ),
+    "structs": lambda ids: pa.table(
+        {"diaObjectId": [1, 2], "lc": [[{"diaSourceId": each} for each in ids], None]}
+    ),
+}
+
+
+@pytest.mark.parametrize("nesting", NESTINGS)
+def test_a_hats_collection(tmp_path: Path, settings: Settings, sent, nesting: str) -> None:
+    """Its margin repeats rows; its other files have none."""
+    ids = [each.alert_id for each in sent]
+    place = tmp_path / "collection"
+    write_catalogue(place / "objects", "object", NESTINGS[nesting]([*ids[1:], 12345]))
+    write_catalogue(place / "margin", "margin", NESTINGS["flat"](ids[:9]))
+    (place / "collection.properties").write_text("hats_primary_table_url=objects\n")
+    assert found(settings, ids_of(place)) == {"only here": {ids[0]}, "only there": {12345}}
+
+
+def counts_of(settings: Settings) -> dict[tuple[str, int], int]:
+    """How many alerts each night of a store has."""
+    objects = open_objects(settings)
+    return {
+        place: latest_of(objects, *place)[0].statement["alerts"] for place in nights_of(objects)
+    }
+
+
+FORMS = {
+    "fink.json": lambda survey, night, count: {
+        "key:key": f"{survey}_{date.fromordinal(night + 678576):%Y%m%d}",
+        "basic:raw": count,
+        "basic:sci": 0,
+    },
+    "mjd.csv": lambda survey, night, count: {"survey": survey, "night": night, "alerts": count},
+    "iso.csv": lambda survey, night, count: {
+        "survey": survey,
+        "night": date.fromordinal(night + 678576).isoformat(),
+        "count": count,
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_counts_by_night(tmp_path: Path, settings: Settings, form: str) -> None:
+    counts = counts_of(settings)
+    rows = [FORMS[form](*place, count) for place, count in sorted(counts.items())]
+    file = tmp_path / form
+    write_rows(file, rows)
+    equal = NightCounts.of(LocalFolder(file).tables(), None)
+    assert equal
+    assert equal.counts == counts
+    assert all(each.is_equal for each in equal.differences(open_objects(settings), None, 0, 10**6))
+
+    place = min(counts)
+    rows[0] = FORMS[form](*place, counts[place] + 2)
+    write_rows(file, [*rows[:-1], FORMS[form](*max(counts), None)])
+    other = NightCounts.of(LocalFolder(file).tables(), None)
+    assert other
+    unequal = [
+        (each.survey, each.night, each.counts)
+        for each in other.differences(open_objects(settings), None, 0, 10**6)
+        if not each.is_equal
+    ]
+    assert unequal == [
+        (*place, (counts[place], counts[place] + 2)),
+        (*max(counts), (counts[max(counts)], 0)),
+    ]
+    (fault,) = other.faults
+    assert "has no number of alerts" in fault
+
+
+def write_rows(file: Path, rows: list[dict]) -> None:
+    if file.suffix == ".json":
+        file.write_text(json.dumps(rows))
+    else:
+        pyarrow.csv.write_csv(pa.Table.from_pylist(rows), file)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("night,count\n61000,2\n", "give --survey"),
+        ("night,count,survey\ntoday,2,ztf\n", "neither an MJD nor a date: 'today'"),
+        ("night,count,survey\n20211332,2,ztf\n", "month must be in"),
+    ],
+)
+def test_counts_that_name_no_night_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(SetupError, match=message):
+        NightCounts.of(LocalFolder(tmp_path).tables(), None)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.json", "a.csv"])
+def test_what_is_no_table_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(SetupError, match=f"{name} cannot be read"):
+        ids_of(tmp_path)
+
+
 def test_a_list_without_ids_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("night,count\n1,2\n")
+    (tmp_path / "a.csv").write_text("night,size\n1,2\n")
     with pytest.raises(SetupError, match="no column of ids"):
-        IdTables([tmp_path / "a.csv"])
+        ids_of(tmp_path / "a.csv")
 
 
 def test_a_store_without_proofs_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("candid\n1\n")
     with pytest.raises(SetupError, match="stampede proofs make"):
-        found(settings_in(tmp_path), IdTables([tmp_path / "a.csv"]))
+        found(settings_in(tmp_path), ids_of(tmp_path / "a.csv"))
 
 
 def test_three_of_very_many_cost_little(tmp_path: Path) -> None:

@@ -20,12 +20,15 @@ LATEST_NIGHT = 1_000_000
 
 
 async def get_proofs(request: Request) -> Response:
-    """The latest proofs of nights, the latest night first."""
-    service = service_of(request)
-    survey = parameters.survey(request.query_params)
-    most = parameters.whole_number(request.query_params, "limit", 1, MOST) or DEFAULT
-    found = await service.run(lambda: [*service.proofs.newest(most, survey)])
-    body = {"proofs": [_brief(proof) for proof in found]}
+    """The latest proofs of nights, the latest night first; `next` is `before` of those earlier."""
+    service, query = service_of(request), request.query_params
+    survey = parameters.survey(query)
+    most = parameters.whole_number(query, "limit", 1, MOST) or DEFAULT
+    before = parameters.whole_number(query, "before", 0, LATEST_NIGHT)
+    found = await service.run(lambda: [*service.proofs.newest(most, survey, before)])
+    body: dict[str, object] = {"proofs": [_brief(proof) for proof in found]}
+    if len({proof.night for proof in found}) == most:
+        body["next"] = found[-1].night
     return JSONResponse(body, headers={"Cache-Control": REVALIDATE})
 
 
