@@ -72,6 +72,9 @@ BENCHMARKS = {
         "storage.merging",
         "what merged packets take, what merging costs, and to read one packet of them",
     ),
+    "proofs": Benchmark(
+        "storage.proofs", "what the proof of a night costs, and what a stranger receives of it"
+    ),
     "scrub": Benchmark(
         "storage.scrub", "CPU time and requests of `scrub` for each GB that it reads"
     ),
