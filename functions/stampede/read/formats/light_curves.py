@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from io import BytesIO
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +60,10 @@ UCDS = {
 }
 
 
+OF_OBJECT = ["object_id", "survey"]
+"""Columns that all rows of a light curve share."""
+
+
 class Format(NamedTuple):
     """One way to write a light curve."""
 
@@ -97,16 +102,16 @@ def to_json(detections: pa.Table) -> bytes:
 
     Numbers that are not finite are null.
     """
-    texts, count = _json_texts(detections), len(detections)
-    head = [f'"{name}":{next(iter(texts.pop(name)), "null")}' for name in ("object_id", "survey")]
+    count = len(detections)
+    first = [detections[name][0].as_py() if count else None for name in OF_OBJECT]
+    head = [f'"{name}":{_text(value)}' for name, value in zip(OF_OBJECT, first, strict=True)]
     # Pieces of text, row by row: what comes before a value, then the value. A value that all rows
     # share is written once. To make a dict of each row takes twice as long.
     columns: list[tuple[str, list[str]]] = []
     before = "{"
-    for name, values in texts.items():
-        shared = bool(values) and values[0] == values[-1] and values.count(values[0]) == count
-        before += f'"{name}":' + (f"{values[0]}," if shared else "")
-        if not shared:
+    for name, values in _json_texts(detections.drop_columns(OF_OBJECT)).items():
+        before += f'"{name}":' + (f"{values}," if isinstance(values, str) else "")
+        if not isinstance(values, str):
             columns.append((before, values))
             before = ","
     width = 2 * len(columns) + 1
@@ -118,32 +123,47 @@ def to_json(detections: pa.Table) -> bytes:
     return f'{{{",".join(head)},"detections":[{rows}]}}'.encode()
 
 
-def _json_texts(rows: pa.Table) -> dict[str, list[str]]:
-    """The JSON of each value, by column. A float32 keeps its few digits, an int64 becomes text."""
-    texts: dict[str, list[str]] = {name: [] for name in rows.column_names}
+def _json_texts(rows: pa.Table) -> dict[str, str | list[str]]:
+    """The JSON of each value, by column; one text if all rows share it.
+
+    A float32 keeps its few digits, an int64 becomes text.
+    """
+    texts: dict[str, str | list[str]] = dict.fromkeys(rows.column_names, "null")
     plain: dict[str, list[Any]] = {}  # values whose JSON has no comma
     floats: dict[str, np.ndarray] = {}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if column.null_count == len(column):
-            texts[name] = ["null"] * len(column)
-        elif pa.types.is_float32(column.type):
+            continue
+        if pa.types.is_float32(column.type):
             floats[name] = column.to_numpy()  # NaN for null, which becomes null as well
+            continue
+        values = column.combine_chunks().to_pylist()
+        if pa.types.is_float64(column.type):  # of which 0.0 and -0.0 are equal
+            plain[name] = values
+        elif values[0] == values[-1] and values.count(values[0]) == len(values):
+            texts[name] = _text(values[0], column.type)
         elif pa.types.is_string(column.type):
-            values = column.combine_chunks().to_pylist()
-            known = {value: pydantic_core.to_json(value).decode() for value in {*values}}
+            known = {value: _text(value) for value in {*values}}
             texts[name] = [known[value] for value in values]
         elif pa.types.is_int64(column.type):
-            numbers = column.combine_chunks().to_pylist()
-            texts[name] = ["null" if each is None else f'"{each}"' for each in numbers]
+            texts[name] = ["null" if each is None else f'"{each}"' for each in values]
         else:
-            plain[name] = column.combine_chunks().to_pylist()
+            plain[name] = values
     if floats:
         plain |= zip(floats, shortest(np.stack([*floats.values()])).tolist(), strict=True)
-    every = [value for values in plain.values() for value in values]
-    written = pydantic_core.to_json(every, inf_nan_mode="null").decode()[1:-1].split(",")
+    written = _written([*chain.from_iterable(plain.values())])[1:-1].split(",")
     for number, name in enumerate(plain):
         texts[name] = written[number * len(rows) : (number + 1) * len(rows)]
     return texts
+
+
+def _text(value: Any, kind: pa.DataType | None = None) -> str:
+    """The JSON of one value; that of an int64 is text."""
+    return _written(str(value) if kind == pa.int64() and value is not None else value)
+
+
+def _written(value: Any) -> str:
+    return pydantic_core.to_json(value, inf_nan_mode="null").decode()
 
 
 def shortest(values: np.ndarray) -> np.ndarray:
