@@ -52,7 +52,8 @@ class ReconcileSettings(BaseSettings):
     )
     copy_bytes: int = Field(128 * MIB, description="most bytes that all these copies hold")
     reconcile: str = Field(
-        "notifications,proofs,retention,restore,packs,thumbnails,positions,replica,leftovers,checkpoints",
+        "notifications,proofs,retention,restore,packs,thumbnails,positions,replica,leftovers,checkpoints,"
+        "histories",
         description="steps of reconcile, comma-separated; they run in this order",
     )
     notification_patience_seconds: float = Field(
@@ -78,6 +79,12 @@ class ReconcileSettings(BaseSettings):
         gt=0,
         description="how long a pass of the function lists and copies; the next one goes on. "
         "`stampede reconcile` has no limit",
+    )
+    histories_nights: int = Field(
+        3,
+        ge=0,
+        description="so many of the last nights, a day after their end, `reconcile` looks for "
+        "detections of histories that never came as an alert; 0: none",
     )
 
 

@@ -4,6 +4,7 @@ __all__ = [
     "as_of",
     "cone_search",
     "errors",
+    "histories_summary",
     "ledger_cache",
     "lookup",
     "object_alerts",

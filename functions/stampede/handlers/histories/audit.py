@@ -6,7 +6,7 @@ cost a read of what was stored since.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -45,6 +45,14 @@ _TRIES = 5
 _AFTER_ALL = 1_000_000  # a night
 
 
+Watch = Callable[[int], None]
+"""Called often, with the rows of missing detections that are held. What it raises ends an audit."""
+
+
+def unwatched(held: int) -> None:
+    """Let an audit go on."""
+
+
 class Stored(NamedTuple):
     """Which alerts the store has, as far as windows need it.
 
@@ -53,7 +61,7 @@ class Stored(NamedTuple):
     nights
         How many alerts each night has.
     first_mjd
-        Of the first alert of each survey.
+        Of the first alert of each survey; -inf if an earlier one was not read.
     """
 
     nights: dict[int, int]
@@ -69,6 +77,13 @@ class HistoriesAudit:
         The observing programmes that are stored.
     most_alerts, most_missing
         How much a window may hold in memory.
+    watch
+        Is called after each small step.
+
+    Attributes
+    ----------
+    came
+        Detections that came as an alert, by survey and night, of the windows that `groups` ended.
     """
 
     def __init__(
@@ -77,7 +92,10 @@ class HistoriesAudit:
         rights: Rights = EVERYTHING,
         most_alerts: int = MOST_ALERTS,
         most_missing: int = MOST_MISSING,
+        watch: Watch = unwatched,
     ) -> None:
+        self.came = Counter[tuple[str, int]]()
+        self._watch = watch
         self._detections = Table(objects, DETECTIONS, _CACHE_BYTES)
         self._ids = [Table(objects, spec, _CACHE_BYTES) for spec in (CUTOUTS, PACKETS)]
         self._objects, self._rights = objects, rights
@@ -98,7 +116,7 @@ class HistoriesAudit:
         StoreDown
         """
         self._refresh()
-        stored = self._stored()
+        stored = self._stored(-np.inf if since is None else since - EARLIER)
         if not stored.nights:
             return
         since = min(stored.nights) if since is None else since
@@ -113,6 +131,7 @@ class HistoriesAudit:
                 windows += [(middle, end), (first, middle)]
                 continue
             window.learn(known)
+            self.came += window.came()
             yield from window.groups(self._confirmed(window.missing(known)), MOST_IDS)
 
     def close(self) -> None:
@@ -130,12 +149,16 @@ class HistoriesAudit:
                     "`stampede audit --deep --repair` first"
                 )
 
-    def _stored(self) -> Stored:
-        """The nights with alerts, and the first alert of each survey."""
+    def _stored(self, oldest: float) -> Stored:
+        """The nights with alerts, and the first alert of each survey.
+
+        What was stored before `oldest`, MJD, is of earlier nights, and is not read.
+        """
         nights, first = dict[int, int](), dict[str, float]()
         for table in self._ids:
             alerts = Counter[int]()
-            for rows in scan(table, ("survey", "mjd"), -np.inf):
+            for rows in scan(table, ("survey", "mjd"), oldest):
+                self._watch(0)
                 rows = rows.filter(pc.is_finite(rows["mjd"]))
                 floors = np.floor(rows["mjd"].to_numpy()).astype(np.int64)
                 found, counts = np.unique(floors, return_counts=True)
@@ -144,6 +167,7 @@ class HistoriesAudit:
                 for row in least:
                     survey, at = row["survey"], row["mjd_min"]
                     first[survey] = min(at, first.get(survey, np.inf))
+            first |= dict.fromkeys(_earlier_surveys(table, oldest), -np.inf)
             each = len(KINDS) if table.spec is CUTOUTS else 1  # rows of an alert
             for night, count in alerts.items():
                 nights[night] = max(-(-count // each), nights.get(night, 0))
@@ -155,6 +179,7 @@ class HistoriesAudit:
         window = Window(first, end, self._own(first, end))
         for rows in scan(self._detections, COLUMNS, oldest):
             window.add(rows)
+            self._watch(window.rows)
             if window.kept > self._most_missing and end - first > 1:
                 return None
         return window
@@ -164,6 +189,7 @@ class HistoriesAudit:
         found: dict[str, list[np.ndarray]] = {}
         for table in self._ids:
             for rows in scan(table, ("alert_id", "survey", "mjd"), first - 1 - EARLIER):
+                self._watch(0)
                 # A history may round a time to the other side of the end of a night.
                 at = rows["mjd"].to_numpy()
                 rows = rows.filter(pa.array((at >= first - 1) & (at < end + 1)))
@@ -187,6 +213,7 @@ class HistoriesAudit:
         ids = missing["source_id"].to_numpy()
         surveys = missing["survey"].to_pylist()
         for begin in range(0, len(numbers), LOOKED_UP):
+            self._watch(missing.num_rows)
             some = numbers[begin : begin + LOOKED_UP]
             held = set[tuple[str, int]]()
             for table in self._ids:
@@ -223,6 +250,27 @@ def scan(table: Table, columns: Sequence[str], oldest: float) -> Iterator[pa.Tab
                 table.refresh()
                 break
             done.add(part.key)
+
+
+def _earlier_surveys(table: Table, oldest: float) -> set[str]:
+    """The surveys of what was stored before this time, MJD: those at both ends of each part.
+
+    A table of ids is sorted by id, and each survey has ids of its own range. A survey that is not
+    found counts as one whose first alert came later. Raises `Damaged`, `StoreDown`.
+    """
+    found = set[str]()
+    for part in table.runs():
+        if not part.rows or mjd(part.object.modified) >= oldest:
+            continue
+        try:
+            file = table.reader.open(part)
+            ends = sorted({min(file.numbers), max(file.numbers)})
+            groups = twice(table.objects, part.key, partial(file.read, ends, ("survey",)))
+        except (NotFound, ChangedObject):  # merged meanwhile
+            continue
+        for rows in groups:
+            found.update(rows["survey"].unique().to_pylist())
+    return found
 
 
 def _is_due(part: RunInfo, oldest: float, done: set[str]) -> bool:

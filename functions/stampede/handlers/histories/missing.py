@@ -4,6 +4,7 @@ Nothing here reads a store: rows and ids come in as arrays. docs/how-to/alerts-t
 describes the causes.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
@@ -112,6 +113,8 @@ class Window:
     ----------
     kept
         Detections that did not come, when repeats were last dropped.
+    rows
+        Rows of those that are held, with repeats.
     """
 
     def __init__(self, first: int, end: int, own: Mapping[str, np.ndarray]) -> None:
@@ -119,7 +122,7 @@ class Window:
         self._own = {survey: Own.of(ids) for survey, ids in own.items()}
         self._programmes: dict[str, set[int]] = {}
         self._missing = [_SCHEMA.empty_table()]
-        self.kept = self._rows = 0
+        self.kept = self.rows = 0
 
     def add(self, rows: pa.Table) -> None:
         """Take rows of `detections`, with `COLUMNS`."""
@@ -135,6 +138,15 @@ class Window:
         for survey, own in self._own.items():
             seen = own.night > 0
             known.add(survey, own.night[seen], own.score[seen], self._programmes.get(survey, set()))
+
+    def came(self) -> Counter[tuple[str, int]]:
+        """How many detections of this window came as an alert, by survey and night."""
+        found = Counter[tuple[str, int]]()
+        for survey, own in self._own.items():
+            nights, counts = np.unique(own.night[own.night > 0], return_counts=True)
+            for night, count in zip(nights.tolist(), counts.tolist(), strict=True):
+                found[survey, night] = count
+        return found
 
     def missing(self, known: Known) -> pa.Table:
         """Each detection that did not come, once, with its `night` and its `cause`, a number."""
@@ -198,8 +210,8 @@ class Window:
             }
         ).filter(pa.array(~here))
         self._missing.append(rest.select(_SCHEMA.names).cast(_SCHEMA))
-        self._rows += rest.num_rows
-        if self._rows > max(MOST_ROWS, 2 * self.kept):
+        self.rows += rest.num_rows
+        if self.rows > max(MOST_ROWS, 2 * self.kept):
             self._drop_repeats()
 
     def _drop_repeats(self) -> None:
@@ -211,7 +223,7 @@ class Window:
         names = {f"{name}_{how}": name for name, how in _KEEP.items()}
         found = found.rename_columns([names.get(name, name) for name in found.column_names])
         self._missing = [found.select(_SCHEMA.names).cast(_SCHEMA)]
-        self.kept = self._rows = found.num_rows
+        self.kept = self.rows = found.num_rows
 
     def _came(self) -> pa.Table:
         """How many alerts came, by night, survey, visit and detector."""

@@ -10,7 +10,7 @@ a longer one, and its findings would not be counted.
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain, islice, product
@@ -20,6 +20,7 @@ from stampede.errors import BrokerDown, Damaged, NotFound, SetupError, StampedeE
 from stampede.handlers.reconcile import bucket_usage, certificates
 from stampede.handlers.reconcile.checkpoints import keep_checkpoints
 from stampede.handlers.reconcile.findings import NOT_REPLICATED, Copies, Findings, Report
+from stampede.handlers.reconcile.histories import compare_histories
 from stampede.handlers.reconcile.night_rounds import DECISIVE, LISTING, NightRounds, Portion
 from stampede.handlers.reconcile.notification_guard import NotificationGuard
 from stampede.handlers.reconcile.positions import derive_positions
@@ -107,7 +108,7 @@ class Pass:
             raise OutOfTime
 
 
-Step = Callable[[Pass], None]
+Step = Callable[[Pass], object]
 
 
 class Reconciler:
@@ -155,13 +156,12 @@ class Reconciler:
             "replica": self._copy_to_replica,
             "leftovers": self._delete_leftovers,
             "checkpoints": self._keep_checkpoints,
+            # Last: it only looks, and takes long once a day.
+            "histories": lambda current: compare_histories(
+                self._objects, settings, current.repair, current.everything, current.step_end
+            ),
         }
-        names = [name.strip() for name in settings.reconcile.split(",") if name.strip()]
-        if unknown := set(names) - set(steps):
-            raise SetupError(
-                f"STAMPEDE_RECONCILE: no {', '.join(unknown)}; there are {', '.join(steps)}"
-            )
-        self._steps = {name: step for name, step in steps.items() if name in names}
+        self._steps = _chosen(steps, settings.reconcile)
         self._rounds = NightRounds.of_steps(settings, self._sites, self._steps)
         self._last: Pass | None = None
 
@@ -218,6 +218,8 @@ class Reconciler:
 
     def _end_of_step(self, name: str, end: float) -> float:
         """When a step that begins now ends: if it lists, after an equal share of what is left."""
+        if name == "histories" and end < math.inf:  # a pass has twice the time for all
+            return time.monotonic() + self._settings.reconcile_seconds / 2
         listing = [each for each in self._steps if each in LISTING]
         if name not in listing:
             return math.inf
@@ -388,6 +390,16 @@ class Reconciler:
         repaired = [repairer.repair_key(key) for repairer in self._repairers(current)]
         if not repaired:
             current.findings.add("damaged", key, repaired=False)
+
+
+def _chosen(steps: Mapping[str, Step], setting: str) -> dict[str, Step]:
+    """The steps that a setting names, in their order. Raises `SetupError` if there is none so."""
+    names = [name.strip() for name in setting.split(",") if name.strip()]
+    if unknown := set(names) - set(steps):
+        raise SetupError(
+            f"STAMPEDE_RECONCILE: no {', '.join(unknown)}; there are {', '.join(steps)}"
+        )
+    return {name: step for name, step in steps.items() if name in names}
 
 
 def _take_step(name: str, step: Step, current: Pass) -> StampedeError | None:

@@ -3,6 +3,7 @@
 The store has what the decoder makes of the alerts' bytes.
 """
 
+import os
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,11 +14,12 @@ from typing import Any
 import pytest
 
 from stampede.errors import Damaged
-from stampede.handlers.histories.audit import HistoriesAudit, scan
+from stampede.handlers.histories.audit import EARLIER, HistoriesAudit, scan
 from stampede.handlers.histories.causes import Cause
 from stampede.handlers.histories.missing import Group
 from stampede.runtime.clock import mjd
 from stampede.store.compaction.compact import Policy, compact
+from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
@@ -25,11 +27,12 @@ from stampede.store.runs.schema import CUTOUTS, DETECTIONS, PACKETS
 from stampede.store.tables.table import Table
 from stampede_simulator.alert_bytes import SimulatedAlert
 from stampede_simulator.simulator import Fields, Simulator
-from tests.support.alerts import told_alerts
+from tests.support.alerts import lost_detector, told_alerts
 from tests.support.alerts.told_alerts import Id, exposure_of, id_of, told
 from tests.support.store import rows as made
 
 pytestmark = pytest.mark.long  # thousands of alerts
+UNIX_EPOCH = 40_587  # MJD
 
 
 @pytest.fixture
@@ -161,6 +164,28 @@ def test_what_was_seen_before_the_first_alert(objects: MemoryObjects, tmp_path: 
     assert sum(each.missing for each in found) == len(early & told(sent))
     # Nights before the first that is stored are not looked at unless they are asked for.
     assert {each.night for each in groups_of(objects)} <= {int(begin)}
+
+
+def test_ids_that_were_stored_long_before_are_not_read(tmp_path: Path) -> None:
+    """Of their runs only the surveys count: that a survey had begun before."""
+    found = {}
+    for has_earlier in (True, False):
+        objects = DirectoryObjects(tmp_path / str(has_earlier))
+        begin = max(alert.mjd for alert in lost_detector.lost())
+        told_alerts.store(objects, [a for a in lost_detector.received() if a.mjd > begin], tmp_path)
+        recent = {*objects.list("tables/")}
+        earlier = [a for a in lost_detector.sent() if a.mjd < lost_detector.NIGHTS[0] - 2]
+        told_alerts.store(objects, earlier if has_earlier else [], tmp_path, 1_000)
+        stored_at = (lost_detector.NIGHTS[0] - EARLIER - 0.1 - UNIX_EPOCH) * 86_400
+        for info in {*objects.list("tables/")} - recent:
+            os.utime(tmp_path / str(has_earlier) / info.key, (stored_at, stored_at))
+        groups = groups_of(objects, lost_detector.NIGHTS[0])
+        (found[has_earlier],) = (
+            each.cause
+            for each in groups
+            if (each.survey, each.visit, each.detector) == lost_detector.LOST
+        )
+    assert found == {True: Cause.UNEXPLAINED, False: Cause.BEFORE}
 
 
 def test_a_packet_proves_an_alert_whose_cutouts_are_late(

@@ -18,6 +18,7 @@ from stampede.config.settings import Settings
 from stampede.errors import BrokerDown, StoreDown
 from stampede.handlers.reconcile.findings import Finding
 from stampede.handlers.reconcile.reconciler import Reconciler
+from stampede.lookup import histories_summary
 from stampede.runtime.clock import mjd
 from stampede.store.integrity import reconcile_state
 from stampede.store.integrity.reconcile_state import RoundState
@@ -85,7 +86,9 @@ def pack_of(objects: Objects, night: int) -> str:
 
 
 def states(objects: Objects) -> list[str]:
-    return [info.key for info in objects.list("reconcile/")]
+    """The keys of what rounds keep, not of what histories know."""
+    found = [info.key for info in objects.list(reconcile_state.PREFIX)]
+    return [key for key in found if not key.startswith(histories_summary.FOLDER)]
 
 
 def state_of(objects: Objects) -> RoundState:

@@ -57,6 +57,7 @@ def settings(tmp_path: Path) -> Settings:
         scrub_days=0,
         orphan_days=7,
         proof_days=None,  # its documents would count as copied
+        histories_nights=0,  # what they know stays at its site
     )
 
 
