@@ -39,6 +39,8 @@ READS = "stampede_read_seconds_count"
 NIGHTS = "stampede_reconcile_round_age_seconds"
 EXPIRES = "stampede_certificate_expires_timestamp_seconds"
 WAITED = "stampede_notifications_waited_seconds"
+LACKING = "stampede_histories_lacking_detectors"
+UNEXPLAINED = "stampede_histories_unexplained_detections"
 FOUND = "stampede_reconcile_found_objects"
 DAY = 86400
 
@@ -86,6 +88,11 @@ KEPT = {  # functions that keep a pod
 PASSES_OF_COMPACT = {source("stampede_compact_passes_total", outcome="done"): "0+1x99"}
 PASSES_OF_SCRUB = {source("stampede_scrub_passes_total", site="store", outcome="done"): "0+1x99"}
 CASES = {
+    "StampedeAlertsNeverCame": Case(
+        {source(LACKING, survey="lsst"): "1x60", source(LACKING, survey="ztf"): "0x60"},
+        {source(LACKING, survey="lsst"): "0x60", source(UNEXPLAINED, survey="lsst"): "9x60"},
+        5,
+    ),
     "StampedeAlertsOld": Case(ages(True), ages(False), 20),
     "StampedeBucketNearQuota": Case(
         quota("0.9x60"),

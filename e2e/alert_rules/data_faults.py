@@ -13,12 +13,16 @@ from e2e.alert_rules.process_faults import Fault, paused
 from e2e.alert_rules.traffic import repeatedly
 from e2e.alert_rules.watched import NIGHTS, OBJECTS, SECONDS, SEED, TOPIC, Watched
 from e2e.commands import until
+from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.store.ceph.quotas import usage
 from stampede.store.open import first_site, open_objects, open_replica
 from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import make_topics
 from stampede_simulator.simulator import Fields, Simulator
 from stampede_simulator.write import TOPICS, write
+from tests.support.alerts import lost_detector as lost_alerts
+from tests.support.proofs import bodies
+from tests.support.store.stored_packets import store
 
 ENOUGH = 3000  # requests of the store that a fault waits for: more than come
 READERS = 4  # at once: each waits long for a response
@@ -130,6 +134,21 @@ def night_made_anew(watched: Watched) -> Iterator[None]:
 
     until(made, SECONDS)
     yield
+
+
+@contextmanager
+def lost_detector(watched: Watched) -> Iterator[None]:
+    """A store never got the alerts of a detector; then it has them, and is compared anew."""
+    url = (watched.directory / "histories").as_uri()
+    changed = {"store": url, "replica": "", "reconcile": "histories"}
+    settings = watched.settings.model_copy(update=changed)
+    env = {"STAMPEDE_RECONCILE": "histories"}
+    store(settings, bodies(lost_alerts.received()))
+    with watched.serving("histories", settings, **env):
+        yield
+    store(settings, bodies(lost_alerts.lost()), first=len(lost_alerts.received()))
+    Reconciler(settings).run(everything=True)
+    watched.keep(watched.serving("histories", settings, **env))
 
 
 @contextmanager

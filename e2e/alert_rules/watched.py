@@ -39,7 +39,10 @@ SITES = ("ceph", "second-site")
 SLOW = 0.3, 0.6  # seconds of a request of a store; a reader waits for several, one after the other
 PASSES = {"compact": 2.0, "reconcile": 5.0, "scrub": 5.0}  # seconds between events
 # Further processes that faults start: name, and the function that each serves.
-OTHERS = {"source-other": "source", "nights": "reconcile", "tls": "reconcile", "publish": "publish"}
+OTHERS = {
+    **{"source-other": "source", "publish": "publish"},
+    **dict.fromkeys(("nights", "tls", "histories"), "reconcile"),
+}
 SETTINGS = {
     # Shorter than from pass to pass: then a pass finds what the second site lacks.
     "STAMPEDE_GRACE_SECONDS": "3",

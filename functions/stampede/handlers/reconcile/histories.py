@@ -25,6 +25,7 @@ from stampede.store.objects.object_store import Objects
 from stampede.store.packs.night_keys import packed_nights
 from stampede.store.programmes.rights import Rights
 from stampede.store.runs.schema import CUTOUT_PACKS, PACKET_PACKS
+from stampede.telemetry import histories_metrics
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -74,6 +75,7 @@ def compare_histories(
     before, now = histories_summary.load(objects), objects.now()
     nights = _last_nights(objects, settings.histories_nights, mjd(now))
     if not nights or not (everything or _is_due(before, nights, now)):
+        _measure(before)
         return before
     begun = replace(before or HistoriesSummary(now, nights), at=now, looked=nights)
     times = before.times if before and before.looked == nights else 0
@@ -163,4 +165,22 @@ def _worst(some: Iterable[Lacking]) -> list[Lacking]:
 
 def _saved(objects: Objects, summary: HistoriesSummary) -> HistoriesSummary:
     histories_summary.save(objects, summary)
+    _measure(summary)
     return summary
+
+
+def _measure(summary: HistoriesSummary | None) -> None:
+    """Set the metrics. Each pass does: it may run in a new pod."""
+    unexplained, lacking = Counter[str](), Counter[str]()
+    for night in summary.nights if summary else ():
+        unexplained[night.survey] += night.missing.get(Cause.UNEXPLAINED, 0)
+        lacking[night.survey] += night.much
+    for gauge, counts in (
+        (histories_metrics.UNEXPLAINED, unexplained),
+        (histories_metrics.LACKING, lacking),
+    ):
+        gauge.clear()
+        for survey, count in counts.items():
+            gauge.labels(survey).set(count)
+    waiting = summary.looked if summary and summary.why else ()
+    histories_metrics.WAITING.set(len(waiting))

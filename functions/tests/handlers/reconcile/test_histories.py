@@ -21,6 +21,7 @@ from stampede.lookup.histories_summary import HistoriesSummary, Lacking
 from stampede.runtime.clock import mjd
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects
+from stampede.telemetry import histories_metrics
 from tests.support.alerts.lost_detector import LOST, NIGHTS, lost, received, sent
 from tests.support.proofs import bodies, settings_in
 from tests.support.store.stored_packets import store
@@ -45,6 +46,27 @@ def summary(objects: Objects) -> HistoriesSummary:
     found = histories_summary.load(objects)
     assert found
     return found
+
+
+def measured() -> dict[str, tuple[float, float]]:
+    """Unexplained detections and lacking detectors of each survey, as the metrics have them."""
+    unexplained, lacking = (
+        {
+            sample.labels["survey"]: sample.value
+            for metric in gauge.collect()
+            for sample in metric.samples
+        }
+        for gauge in (
+            histories_metrics.UNEXPLAINED,
+            histories_metrics.LACKING,
+        )
+    )
+    assert unexplained.keys() == lacking.keys()
+    return {survey: (unexplained[survey], lacking[survey]) for survey in lacking}
+
+
+def waiting() -> float:
+    return histories_metrics.WAITING._value.get()
 
 
 def age(objects: Objects, **ago: float) -> None:
@@ -76,6 +98,7 @@ def test_a_lost_detector_is_found_within_two_nights(settings: Settings, objects:
     assert (night.survey, night.night, night.much) == (LOST.survey, NIGHTS[0], 1)
     assert night.missing == {"unexplained": len(ids)}
     assert night.worst == [Lacking(LOST.visit, LOST.detector, len(ids), 0, ids[:3])]
+    assert measured() == {"lsst": (len(ids), 1), "ztf": (0, 0)}
 
 
 def test_nothing_is_missing_if_all_came(settings: Settings, objects: Objects) -> None:
@@ -106,10 +129,15 @@ def test_what_came_late_is_not_missing_any_more(settings: Settings, objects: Obj
     store(settings, bodies(received()))
     Reconciler(settings).run()
     assert sum(each.much for each in summary(objects).nights) == 1
+    histories_metrics.LACKING.clear()
+    histories_metrics.UNEXPLAINED.clear()
+    Reconciler(settings).run()  # as in a new pod, which only reads what is known
+    assert measured()["lsst"] == (16, 1)
     store(settings, bodies(lost()), first=len(received()))
     age(objects, days=1)
     Reconciler(settings).run()
     assert sum(each.much for each in summary(objects).nights) == 0
+    assert measured() == {"lsst": (0, 0), "ztf": (0, 0)}
 
 
 def test_a_night_that_ended_a_day_ago_is_the_last(settings: Settings, objects: Objects) -> None:
@@ -147,7 +175,7 @@ def test_a_damaged_table_accuses_nobody_and_stops_no_other_step(
     assert summary(objects).why, "it waits some hours"
     age(objects, hours=7)
     Reconciler(settings).run()
-    assert (summary(objects).why, len(summary(objects).nights)) == ("", 4)
+    assert (summary(objects).why, len(summary(objects).nights), waiting()) == ("", 4, 0)
 
 
 def test_damage_does_not_take_away_what_was_known(settings: Settings, objects: Objects) -> None:
@@ -161,6 +189,7 @@ def test_damage_does_not_take_away_what_was_known(settings: Settings, objects: O
     found = summary(objects)
     assert (found.nights, found.made) == (before.nights, before.made)
     assert found.why
+    assert (measured()["lsst"], waiting()) == ((16, 1), 3)
 
 
 @pytest.mark.parametrize("of", ["time", "memory"])
