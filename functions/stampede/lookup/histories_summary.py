@@ -43,6 +43,11 @@ class Lacking:
         """Whether so much is missing that it is hardly chance."""
         return self.missing >= max(MUCH, MUCH_SHARE * (self.missing + self.came))
 
+    @property
+    def rank(self) -> tuple[bool, int, int]:
+        """The least is the worst: those of which much is missing first, then by how many are."""
+        return not self.is_much, -self.missing, self.came
+
 
 @dataclass(frozen=True)
 class ComparedNight:

@@ -21,6 +21,7 @@ from stampede.lookup.packs.pack_alerts import PackAlerts
 from stampede.proofs.proof_reader import ProofReader
 from stampede.read.access.access import Access
 from stampede.read.errors import TooManyQueries
+from stampede.read.summaries.known_histories import KnownHistories
 from stampede.read.summaries.latest_alerts import LatestAlerts
 from stampede.read.summaries.maintenance_state import UpkeepCache
 from stampede.read.summaries.night_counts import NightCounts
@@ -122,6 +123,7 @@ class ReadService:
     bulk_bytes: Budget
     parsing: asyncio.Lock
     ledger: LedgerCache
+    histories: KnownHistories
     proofs: ProofReader
     upkeep: UpkeepCache
     pack_alerts: PackAlerts
@@ -153,6 +155,7 @@ class ReadService:
             Budget(settings.bulk_bytes),
             asyncio.Lock(),
             LedgerCache(lookup.objects, tables, settings),
+            KnownHistories(objects),
             ProofReader(objects),
             UpkeepCache(lookup, settings),
             pack_alerts,

@@ -160,7 +160,7 @@ class _Found:
 
 
 def _worst(some: Iterable[Lacking]) -> list[Lacking]:
-    return sorted(some, key=lambda one: (not one.is_much, -one.missing, one.came))[:MOST_NAMED]
+    return sorted(some, key=lambda one: one.rank)[:MOST_NAMED]
 
 
 def _saved(objects: Objects, summary: HistoriesSummary) -> HistoriesSummary:

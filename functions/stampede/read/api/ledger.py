@@ -11,6 +11,7 @@ from stampede.lookup import response_warnings
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.ledger_cache import LedgerPage
 from stampede.read.service import service_of
+from stampede.read.summaries import known_histories
 from stampede.read.web import parameters
 from stampede.store.integrity.ledger import Entry
 from stampede.store.integrity.ledger_json import entry_json
@@ -31,6 +32,8 @@ async def get_ledger(request: Request) -> Response:
     query = request.query_params
     limit = parameters.whole_number(query, "limit", 1, MOST_ITEMS)
     body = as_json(page, query.get("family"), limit, query.get("after"))
+    summary = await service.run_ledger(service.histories.summary)
+    body["histories"] = known_histories.as_json(summary)
     return JSONResponse(body, headers={"Cache-Control": "no-cache"})
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from stampede.lookup.histories_summary import HistoriesSummary, Lacking
 from stampede.lookup.ledger_cache import LedgerPage
 from stampede.lookup.response_warnings import counted
 from stampede.read.pages import page as pages
@@ -24,6 +25,8 @@ MOST_BARS = 100
 MOST_GAPS = 5
 """Missing intervals that are written out for a partition."""
 MOST_DAMAGED = 20
+MOST_LACKING = 20
+"""Detectors of visits with detections that never came, those of which most is missing first."""
 PAST_TOPICS, MOST_PAGES = 50, 10_000
 """Lines of past topics on a page, and most pages."""
 
@@ -68,11 +71,20 @@ class Bar(NamedTuple):
     gaps: str
 
 
+class LackingDetector(NamedTuple):
+    """A detector of a visit, of a night and survey, with detections that never came."""
+
+    survey: str
+    night: int
+    lacking: Lacking
+
+
 async def ledger_page(request: Request) -> Response:
     """`/ledger`: the completeness ledger, for people."""
     service = service_of(request)
     page = await service.run_ledger(service.ledger.page)
     upkeep = await service.run_upkeep(service.upkeep.upkeep)
+    histories = await service.run_ledger(service.histories.summary)
     past = past_topics(page)
     number = parameters.whole_number(request.query_params, "page", 1, MOST_PAGES) or 1
     last = max(1, -(-len(past) // PAST_TOPICS))
@@ -93,6 +105,8 @@ async def ledger_page(request: Request) -> Response:
         page=page,
         damaged=list(page.damaged.items())[:MOST_DAMAGED],
         more_damaged=len(page.damaged) - MOST_DAMAGED,
+        histories=histories,
+        lacking=lacking_detectors(histories) if histories else [],
         upkeep=upkeep,
         most_letters=LETTERS,
     )
@@ -120,6 +134,16 @@ def _past(topic: TopicEntries) -> PastTopic:
         dead_lettered=sum(one.dead_lettered for one in sums),
         deleted=topic.deleted,
     )
+
+
+def lacking_detectors(summary: HistoriesSummary) -> list[LackingDetector]:
+    """The detectors of which most never came, at most `MOST_LACKING`."""
+    found = [
+        LackingDetector(night.survey, night.night, each)
+        for night in summary.nights
+        for each in night.worst
+    ]
+    return sorted(found, key=lambda one: one.lacking.rank)[:MOST_LACKING]
 
 
 def worst_entries(page: LedgerPage) -> list[Entry]:

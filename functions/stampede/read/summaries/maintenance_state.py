@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, NotFound, StampedeError
 from stampede.lookup import response_warnings
+from stampede.lookup.histories_summary import FOLDER as HISTORIES
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.ttl_cache import TtlCache
 from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS
@@ -115,7 +116,9 @@ class UpkeepCache:
             table.refresh()
         runs = {table.spec.name: table.runs() for table in tables}
         letters, more, damaged = self._letters.latest()
-        rounds = [_round(info) for folder in (RECONCILE, SCRUB) for info in objects.list(folder)]
+        states = [info for folder in (RECONCILE, SCRUB) for info in objects.list(folder)]
+        # Histories have a section of their own.
+        rounds = [_round(info) for info in states if not info.key.startswith(HISTORIES)]
         latest = {one.name: one for one in sorted(rounds, key=lambda one: one.saved)}
         merges = [_merges(name, of_table) for name, of_table in runs.items()]
         return Upkeep(letters, more, damaged, merges, [*latest.values()], self._site(runs))

@@ -13,7 +13,7 @@ import pytest
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from tests.read.pages.test_every_page import PAGES
-from tests.read.pages.test_ledger_page import filled, refuse, verdict_on
+from tests.read.pages.test_ledger_page import filled, keep_histories, refuse, verdict_on
 from tests.support.read.read_service import LSST_OBJECT, serving
 
 CHROMIUM = shutil.which("chromium")
@@ -88,6 +88,7 @@ def test_axe_finds_nothing(read, browser, axe, scheme, width) -> None:
 def test_axe_finds_nothing_where_nothing_is_missing(browser, axe, scheme) -> None:
     objects = filled([0, 1])
     refuse(objects, 2, "not an alert")
+    keep_histories(objects, {"below the cut": 7})
     for read in serving(make_app(Settings(), objects)):
         assert verdict_on(read)[0] == "good"
         found = faults(browser, axe, [f"{read.url}/ledger"], scheme, 1400)

@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from random import Random
@@ -11,7 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stampede.config.settings import Settings
-from stampede.lookup import ledger_cache
+from stampede.errors import Damaged
+from stampede.handlers.reconcile.histories import compare_histories
+from stampede.lookup import histories_summary, ledger_cache
+from stampede.lookup.histories_summary import ComparedNight, HistoriesSummary
 from stampede.read.app import make_app
 from stampede.read.plots.ledger_bars import CELLS, bar_svg
 from stampede.read.summaries import maintenance_state
@@ -20,12 +25,18 @@ from stampede.store.integrity import reconcile_state
 from stampede.store.integrity.ledger import expect
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import ObjectInfo
 from stampede.store.offsets.coverage import Coverage
+from stampede.store.open import open_objects
 from stampede.store.parquet.checksums import write
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables.table import Table
+from tests.support.alerts.lost_detector import LOST, NIGHTS, lost, received
+from tests.support.proofs import bodies, settings_in
 from tests.support.read.html_page import html
 from tests.support.read.read_service import Reader, fill, sample_cutouts, sample_points, serving
+from tests.support.store.stored_packets import store
+from tests.support.store.watched_objects import Forwarding
 
 TOPIC = ("ztf", 0)
 
@@ -205,3 +216,82 @@ def test_a_damaged_number_of_files_is_not_left_out_unsaid():
         assert response.headers["Stampede-Incomplete"] == "1 damaged object"
         assert "1 damaged object left out" in html(read("/"))[1]
         assert key in html(read("/ledger"))[1]
+
+
+class Counting(Forwarding):
+    """A store that counts the readings of what histories know."""
+
+    readings = 0
+
+    def list(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        self.readings += prefix == histories_summary.FOLDER
+        return super().list(prefix, after)
+
+
+def keep_histories(objects: MemoryObjects, missing: dict[str, int]) -> None:
+    """Let a night lack these detections, by cause, of no detector in particular."""
+    at = datetime.now(UTC)
+    night = ComparedNight("ztf", 60800, 50_000, missing, 0, [])
+    histories_summary.save(objects, HistoriesSummary(at, [60800], 1, "", at, [night]))
+
+
+def section(read: Reader) -> str:
+    """What the page says of histories, without tags; empty if it does not."""
+    text = html(read("/ledger"))[1]
+    found = re.search(r'<section id="histories">.*?</section>', text, re.DOTALL)
+    return " ".join(re.sub(r"<.*?>", " ", found[0]).split()) if found else ""
+
+
+def test_a_detector_that_never_came_is_named(tmp_path) -> None:
+    settings = settings_in(tmp_path)
+    store(settings, bodies(received()))
+    objects = Counting(open_objects(settings))
+    for read in serving(make_app(settings, objects)):
+        assert section(read) == ""
+        assert read("/v1/ledger").json()["histories"] is None
+    compare_histories(objects, settings)
+    objects.readings = 0
+    ids = [str(alert_id) for alert_id in sorted(alert.alert_id for alert in lost())]
+    for read in serving(make_app(settings, objects)):
+        text = section(read)
+        assert re.search(r"^What histories know as of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC ", text)
+        assert "26 Nov 2025 lsst 15 16 " in text
+        assert "26 Nov 2025 ztf 24 0 " in text
+        assert f"{LOST.visit} {LOST.detector} 16 0 {', '.join(ids[:3])}, …" in text
+        known = read("/v1/ledger").json()["histories"]
+        assert known["made"] == known["last_attempt"]
+        assert known["error"] is None
+        [night] = [each for each in known["nights"] if each["missing"]]
+        assert (night["survey"], night["night"], night["came"]) == ("lsst", NIGHTS[0], 15)
+        assert (night["missing"], night["lacking_detectors"]) == ({"unexplained": 16}, 1)
+        worst = {"visit": LOST.visit, "detector": LOST.detector, "missing": 16, "came": 0}
+        assert night["worst"] == [worst | {"ids": ids[:3]}]
+        assert section(read) == text
+        assert "none saved: a small store" in html(read("/ledger"))[1]  # that is no round
+    assert objects.readings == 1
+
+
+def test_a_table_that_cannot_be_read_is_told_where_histories_are(tmp_path) -> None:
+    """What was known before stays."""
+    settings = settings_in(tmp_path)
+    store(settings, bodies(received()))
+    objects = open_objects(settings)
+    compare_histories(objects, settings)
+    run = next(objects.list("tables/cutouts/"))
+    objects.put(run.key, bytes(objects.get(run.key))[:-9])
+    with suppress(Damaged):
+        compare_histories(objects, settings, everything=True)
+    for read in serving(make_app(settings, objects)):
+        text = section(read)
+        assert f"did not compare the last nights: {run.key}: " in text
+        assert f"{LOST.visit} {LOST.detector} 16 0 " in text
+        assert run.key in read("/v1/ledger").json()["histories"]["error"]
+
+
+def test_likely_causes_are_shown_without_an_accusation() -> None:
+    objects = filled([0])
+    keep_histories(objects, {"below the cut": 1200, "processed later": 3})
+    for read in serving(make_app(Settings(), objects)):
+        text = section(read)
+        assert "ztf 50,000 0 1,200 below the cut, 3 processed later" in text
+        assert "visit" not in text
