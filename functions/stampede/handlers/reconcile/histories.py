@@ -36,8 +36,11 @@ WAIT = 1.0
 """Days from the end of a night to its first look."""
 RETRY = 0.25
 """Days until nights are looked at again after a look that did not come to its end."""
-MOST_HELD = 4_000_000
-"""Rows of missing detections that may be in memory, repeats included: 320 MB."""
+MOST_HELD = 2_000_000
+"""Rows of missing detections that may be in memory, repeats included. With their causes and groups
+the process takes 1.4 GB; with twice as many it took 2.6 GB, more than the chart's pod may have."""
+MOST_ALERTS, MOST_MISSING = 2_000_000, 500_000
+"""Of a window: 24 bytes for an alert. Several nights with more are split."""
 MOST_NAMED, MOST_IDS = 100, 3
 """Detectors that are named of a night and survey, and ids of each."""
 
@@ -124,7 +127,9 @@ def _compared(
                 "and a larger `reconcile_seconds` or fewer `histories_nights` help"
             )
 
-    with closing(HistoriesAudit(objects, Rights.of(settings), watch=watch)) as audit:
+    with closing(
+        HistoriesAudit(objects, Rights.of(settings), MOST_ALERTS, MOST_MISSING, watch)
+    ) as audit:
         found: dict[tuple[int, str], _Found] = {}
         for group in audit.groups(nights[0], nights[-1] + 1):
             found.setdefault((group.night, group.survey), _Found()).add(group)
