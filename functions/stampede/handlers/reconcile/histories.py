@@ -34,6 +34,9 @@ TIMES = 2
 """How often the same nights are looked at, on different days."""
 WAIT = 1.0
 """Days from the end of a night to its first look."""
+SPAN = 10
+"""Nights that are so long before the last are left out, unless more than half as many are wanted:
+all nights between would be read too. Merged packs may show no night of a month but its last."""
 RETRY = 0.25
 """Days until nights are looked at again after a look that did not come to its end."""
 MOST_HELD = 2_000_000
@@ -98,7 +101,8 @@ def compare_histories(
 def _last_nights(objects: Objects, most: int, now: float) -> list[int]:
     """The last nights with packs that ended a day ago, ascending."""
     nights = {n for spec in (CUTOUT_PACKS, PACKET_PACKS) for n in packed_nights(objects, spec)}
-    return sorted(night for night in nights if night + 1 + WAIT <= now)[-most:]
+    ended = sorted(night for night in nights if night + 1 + WAIT <= now)
+    return [night for night in ended[-most:] if night > ended[-1] - max(SPAN, 2 * most)]
 
 
 def _is_due(before: HistoriesSummary | None, nights: list[int], now: datetime) -> bool:

@@ -148,11 +148,13 @@ def test_a_night_that_ended_a_day_ago_is_the_last(settings: Settings, objects: O
         put_pack(objects, [number], night)
     Reconciler(settings).run()
     assert summary(objects).looked == NIGHTS
+    Reconciler(settings.model_copy(update={"histories_nights": 2})).run(everything=True)
+    assert summary(objects).looked == NIGHTS[1:]
+    assert {each.night for each in summary(objects).nights} == {*NIGHTS[1:]}
     put_pack(objects, [9], today - 2)
     age(objects, days=1)
-    Reconciler(settings.model_copy(update={"histories_nights": 2})).run()
-    assert summary(objects).looked == [NIGHTS[-1], today - 2]
-    assert {each.night for each in summary(objects).nights} == {NIGHTS[-1]}
+    Reconciler(settings).run()
+    assert summary(objects).looked == [today - 2], "the others are too long ago"
 
 
 def test_a_damaged_table_accuses_nobody_and_stops_no_other_step(
