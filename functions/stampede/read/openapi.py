@@ -26,7 +26,7 @@ from stampede.read.api.object_cutouts import MEDIA_TYPES as OBJECT_CUTOUTS
 from stampede.read.api.object_cutouts import MOST_SIZE, SIZE
 from stampede.read.formats.cone_writers import writers
 from stampede.read.formats.light_curves import COLUMNS, FORMATS
-from stampede.read.plots.light_curve import Axis
+from stampede.read.plots.light_curve import Axis, Flux
 from stampede.read.web.static_files import address
 
 CONE_WRITERS = writers({})
@@ -59,6 +59,7 @@ def _choices() -> dict[str, Any]:
         "limits": [*map(str, Limits)],
         "orientations": [*map(str, Orientation)],
         "axes": [*map(str, Axis)],
+        "fluxes": [*map(str, Flux)],
         "bands": [*BANDS, NO_BAND],
         "point_kinds": [*map(str, PointKind)],
         "cone_columns": {field.name: _column(field) for field in FOUND},

@@ -20,7 +20,7 @@ from stampede.read.pages.external_links import links
 from stampede.read.pages.object_choices import Choices
 from stampede.read.pages.page import ShownAlert, position_of
 from stampede.read.plots import light_curve as plot
-from stampede.read.plots.light_curve import Axis, Fold, light_curve_svg
+from stampede.read.plots.light_curve import Axis, Flux, Fold, Quantity, light_curve_svg
 from stampede.read.plots.ticks import date_of
 from stampede.read.service import service_of
 from stampede.read.web import parameters
@@ -29,6 +29,7 @@ from stampede.runtime import lazy_arrow_compute as pc
 ALERTS, POINTS = 12, 50
 """Most alerts and points on a page."""
 OTHER_AXIS = {Axis.FLUX: (Axis.MAG, "magnitudes"), Axis.MAG: (Axis.FLUX, "flux")}
+OTHER_FLUX = {Flux.DIFFERENCE: Flux.TOTAL, Flux.TOTAL: Flux.DIFFERENCE}
 KIND_NAMES = {
     PointKind.DETECTION: "detection",
     PointKind.FORCED: "forced photometry",
@@ -49,13 +50,17 @@ class Part(NamedTuple):
 
 
 class ShownPoint(NamedTuple):
-    """A row of the table of points; `value` and `error` are in the unit of the plot."""
+    """A row of the table of points; `value` and `error` are in the unit of the plot.
+
+    `is_limit` if the value is a limit, because the point is one or is too faint for a magnitude.
+    """
 
     mjd: float
     band: str
     kind: str
     value: float
     error: float
+    is_limit: bool
     reliability: float | None
     source_id: int | None
     moved: bool | None
@@ -84,9 +89,10 @@ class Curve(NamedTuple):
         of_bands = np.isin(self.bands, choices.bands) | (not choices.bands)
         return of_bands & (np.isin(self.kinds, choices.kinds) | (not choices.kinds))
 
-    def shown(self, rows: np.ndarray, axis: Axis) -> list[ShownPoint]:
+    def shown(self, rows: np.ndarray, quantity: Quantity) -> list[ShownPoint]:
         """The table of these rows."""
-        value, error = plot.values(self.detections, axis)
+        value, error, faint, _ = plot.values(self.detections, quantity)
+        is_limit = faint | (self.kinds == PointKind.LIMIT)
         some = self.detections.take(pa.array(rows, pa.int64()))
         names = ("mjd", "reliability", "source_id", "moved")
         columns = (some[name].to_pylist() for name in names)
@@ -97,6 +103,7 @@ class Curve(NamedTuple):
                 str(self.kinds[row]),
                 value[row],
                 error[row],
+                bool(is_limit[row]),
                 reliability,
                 source_id,
                 moved,
@@ -162,6 +169,10 @@ def render(
     chosen, fold = curve.chosen(choices), _fold(detections, choices)
     latest_first = np.flatnonzero(chosen)[::-1]
     points, rows = _part(latest_first, choices.points, POINTS)
+    quantity = choices.quantity
+    values = plot.values(detections, quantity)
+    kinds = {*curve.kinds, *([PointKind.LIMIT] if values.faint.any() else [])}
+    has_total = detections["total_flux"].null_count < detections.num_rows
     survey = detections["survey"][0].as_py()
     name = quote(object_id, safe="")
     return pages.page(
@@ -172,21 +183,40 @@ def render(
         survey=survey.upper(),
         facts=_facts(detections, curve.kinds),
         bands=[band for band in (*BANDS, NO_BAND) if band in curve.bands],
-        kinds_of_points={kind: text for kind, text in KIND_NAMES.items() if kind in curve.kinds},
+        kinds_of_points={kind: text for kind, text in KIND_NAMES.items() if kind in kinds},
         choices=choices,
-        plot=light_curve_svg(detections, choices.axis, curve.hrefs, chosen, fold),
+        plot=light_curve_svg(detections, quantity, curve.hrefs, chosen, fold),
+        notes=_notes(values, quantity),
         fold=fold,
-        unit=plot.UNITS[choices.axis],
+        quantity=quantity,
         other_axis=OTHER_AXIS[choices.axis],
+        other_flux=OTHER_FLUX[choices.flux] if has_total else None,
         alerts=alerts,
         part=part,
         strips=[kind for kind in KINDS if any(kind in alert.sent for alert in alerts)],
         strip_start=strip_start,
-        rows=curve.shown(rows, choices.axis),
+        rows=curve.shown(rows, quantity),
         points=points,
         links=links(object_id, survey, detections),
         formats=FORMATS.values(),
     )
+
+
+def _notes(values: plot.Values, quantity: Quantity) -> list[str]:
+    """What a reader of the plot must know of the points that it does not show as measured."""
+    absent = ~np.isfinite(values.y)
+    negative = absent & values.negative
+    what = quantity.name.partition(" (")[0].lower()
+    counts = {
+        f"below {plot.LEAST_SNR:g}σ: the 5σ limit is drawn": values.faint,
+        f"of negative {quantity.flux} flux, which has no magnitude": negative,
+        f"without a {what}": absent & ~negative,
+    }
+    return [
+        f"{n:,} {'points' if n > 1 else 'point'} {text}."
+        for text, rows in counts.items()
+        if (n := int(rows.sum()))
+    ]
 
 
 def _fold(detections: pa.Table, choices: Choices) -> Fold | None:
@@ -224,5 +254,7 @@ def _facts(detections: pa.Table, kinds: np.ndarray) -> dict[str, str]:
         facts["moved to another object"] = f"{moved:,}"
     if position := position_of(detections):
         facts["last position (ICRS)"] = "{:.6f}° {:+.6f}°".format(*position)
-    first, last = detections["mjd"][0].as_py(), detections["mjd"][-1].as_py()
-    return facts | {"first seen": date_of(first), "last seen": date_of(last)}
+    seen = detections["mjd"].to_numpy()[kinds == PointKind.DETECTION]
+    if not len(seen):
+        return facts
+    return facts | {"first detected": date_of(seen[0]), "last detected": date_of(seen[-1])}

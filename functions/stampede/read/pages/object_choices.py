@@ -8,7 +8,7 @@ from starlette.datastructures import QueryParams
 
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.points import BANDS, NO_BAND, PointKind
-from stampede.read.plots.light_curve import Axis
+from stampede.read.plots.light_curve import Axis, Flux, Quantity
 from stampede.read.web import parameters
 
 MOST_PAGES = 1_000_000
@@ -23,8 +23,8 @@ class Choices(NamedTuple):
 
     Attributes
     ----------
-    axis
-        Unit of the plot and of the table.
+    axis, flux
+        What the plot and the table show.
     bands, kinds
         Bands and kinds of points to show; empty for all.
     page
@@ -39,6 +39,7 @@ class Choices(NamedTuple):
     """
 
     axis: Axis = Axis.FLUX
+    flux: Flux = Flux.DIFFERENCE
     bands: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     page: int | None = None
@@ -46,6 +47,11 @@ class Choices(NamedTuple):
     alert: int | None = None
     period: float | None = None
     epoch: float | None = None
+
+    @property
+    def quantity(self) -> Quantity:
+        """What the plot and the table show."""
+        return Quantity(self.axis, self.flux)
 
     @classmethod
     def of(cls, query: QueryParams) -> "Choices":
@@ -56,6 +62,7 @@ class Choices(NamedTuple):
             raise BadParameter("epoch", "an epoch needs a period: add period= (days)")
         return cls(
             parameters.choice(query, "axis", Axis, Axis.FLUX),
+            parameters.choice(query, "flux", Flux, Flux.DIFFERENCE),
             _several(query, "bands", (*BANDS, NO_BAND)),
             _several(query, "kinds", tuple(PointKind)),
             parameters.whole_number(query, "page", 1, MOST_PAGES),

@@ -32,6 +32,13 @@ class Axis(StrEnum):
     MAG = "mag"
 
 
+MARKS = (
+    *((PointKind.LIMIT, False), (PointKind.FORCED, True), (PointKind.DETECTION, True)),
+    *((PointKind.FORCED, False), (PointKind.DETECTION, False)),
+)
+"""Kinds of points, and whether they are faint; in the order in which they are drawn."""
+
+
 class Fold(NamedTuple):
     """A period in days, and the MJD of phase 0."""
 
@@ -43,9 +50,51 @@ class Fold(NamedTuple):
         return np.mod((mjd - self.epoch) / self.period, 1.0)
 
 
-NAMES = {Axis.FLUX: "Difference flux (µJy)", Axis.MAG: "Magnitude (AB)"}
-UNITS = {Axis.FLUX: "µJy", Axis.MAG: "mag"}
-WHY_NO_POINT = {Axis.FLUX: "", Axis.MAG: ": none is positive and above 3 sigma"}
+class Flux(StrEnum):
+    """Which flux is plotted: that of the difference image, or that of the object in all."""
+
+    DIFFERENCE = "difference"
+    TOTAL = "total"
+
+
+class Quantity(NamedTuple):
+    """What is plotted against time."""
+
+    axis: Axis = Axis.FLUX
+    flux: Flux = Flux.DIFFERENCE
+
+    @property
+    def name(self) -> str:
+        """Its name, with its unit."""
+        what = "flux (µJy)" if self.axis == Axis.FLUX else "magnitude (AB)"
+        return f"{self.flux.capitalize()} {what}"
+
+    @property
+    def unit(self) -> str:
+        """Its unit."""
+        return "µJy" if self.axis == Axis.FLUX else "mag"
+
+
+DIFFERENCE_FLUX = Quantity()
+
+
+class Values(NamedTuple):
+    """The value of each row in the unit of a quantity: arrays of shape (rows,).
+
+    Attributes
+    ----------
+    y, error
+        NaN if it has none; the error is 1 sigma, and 0 of a limit.
+    faint
+        Whether it was measured, and is within `LEAST_SNR` of nothing: its magnitude is a limit.
+    negative
+        Whether its flux is below 0.
+    """
+
+    y: np.ndarray
+    error: np.ndarray
+    faint: np.ndarray
+    negative: np.ndarray
 
 
 class Points(NamedTuple):
@@ -58,24 +107,35 @@ class Points(NamedTuple):
     error: np.ndarray
     band: np.ndarray
     kind: np.ndarray  # of `PointKind`
+    faint: np.ndarray  # as in `Values`
+
+    @property
+    def is_limit(self) -> np.ndarray:
+        """Whether each is drawn as a limit."""
+        return self.faint | (self.kind == PointKind.LIMIT)
 
     def where(self, mask: np.ndarray) -> "Points":
         """Those of the mask."""
         return Points(*(column[mask] for column in self))
 
 
-def values(detections: pa.Table, axis: Axis) -> tuple[np.ndarray, np.ndarray]:
-    """Value and 1 sigma of each row in the unit of the axis; NaN if it has none.
+def values(detections: pa.Table, quantity: Quantity) -> Values:
+    """The values of rows. That of a limit is `LIMIT_SNR` sigma.
 
-    The value of a limit is `LIMIT_SNR` sigma, and its error 0.
+    A limit is one of the difference flux; nobody says that of the total.
     """
     limit = detections["limit"].to_numpy()
-    error = _floats(detections, "flux_err") / 1000
-    y = np.where(limit, LIMIT_SNR * error, _floats(detections, "flux") / 1000)
-    if axis == Axis.MAG:
-        with np.errstate(all="ignore"):
+    total = "total_" if quantity.flux == Flux.TOTAL else ""
+    error = _floats(detections, f"{total}flux_err") / 1000
+    y = _floats(detections, f"{total}flux") / 1000
+    faint, negative = np.zeros(len(y), bool), y < 0
+    with np.errstate(all="ignore"):
+        if quantity.axis == Axis.MAG:
+            faint = ~limit & (error > 0) & (np.abs(y / error) < LEAST_SNR)
+        y = np.where(faint | limit, LIMIT_SNR * error, y)
+        if quantity.axis == Axis.MAG:
             y, error = 23.9 - 2.5 * np.log10(np.where(y > 0, y, np.nan)), 1.0857 * error / y
-    return y, np.where(limit, 0, error)
+    return Values(y, np.where(faint | limit, 0, error), faint, negative)
 
 
 def _floats(detections: pa.Table, name: str) -> np.ndarray:
@@ -83,17 +143,15 @@ def _floats(detections: pa.Table, name: str) -> np.ndarray:
     return column
 
 
-def points(detections: pa.Table, axis: Axis, fold: Fold | None = None) -> Points:
-    """The points of a light curve that have a value on the axis; if folded, twice each."""
-    y, error = values(detections, axis)
+def points(detections: pa.Table, quantity: Quantity, fold: Fold | None = None) -> Points:
+    """The points of a light curve that have a value; if folded, twice each."""
+    y, error, faint, _ = values(detections, quantity)
     mjd, kind = _floats(detections, "mjd"), kinds_of(detections)
     shown = np.isfinite(y) & (mjd >= FIRST) & (mjd <= LAST)
-    if axis == Axis.MAG:
-        with np.errstate(all="ignore"):
-            shown &= (kind == PointKind.LIMIT) | ~(1.0857 / error < LEAST_SNR)
     error = np.where(np.isfinite(error), error, 0)
     x = mjd if fold is None else fold.phase(mjd)
-    found = Points(np.arange(len(y)), x, mjd, y, error, bands_of(detections), kind).where(shown)
+    rows = np.arange(len(y))
+    found = Points(rows, x, mjd, y, error, bands_of(detections), kind, faint).where(shown)
     if fold is None:
         return found
     again = found._replace(x=found.x + 1)
@@ -102,14 +160,15 @@ def points(detections: pa.Table, axis: Axis, fold: Fold | None = None) -> Points
 
 def light_curve_svg(
     detections: pa.Table,
-    axis: Axis = Axis.FLUX,
+    quantity: Quantity = DIFFERENCE_FLUX,
     links: Mapping[int, str] | None = None,
     chosen: np.ndarray | None = None,
     fold: Fold | None = None,
 ) -> str:
     """The plot of a light curve, ``<svg>…</svg>``.
 
-    Detections are filled marks, forced photometry is open marks, 5 sigma limits are triangles.
+    Detections are filled marks, forced photometry is open marks, 5 sigma limits are triangles. What
+    was measured and is too faint for a magnitude is a limit as well.
     Error bars are 1 sigma. Every mark has a title, which browsers show on hover.
 
     Parameters
@@ -121,10 +180,10 @@ def light_curve_svg(
     fold
         Plot against phase, two cycles; None for time.
     """
-    drawn = points(detections, axis, fold)
+    drawn = points(detections, quantity, fold)
     fitted = drawn if chosen is None else drawn.where(chosen[drawn.row])
     if not len(fitted.mjd):
-        why = WHY_NO_POINT[axis] if chosen is None or chosen.all() else " of what is chosen"
+        why = "" if chosen is None or chosen.all() else " of what is chosen"
         return (
             '<svg class="plot" viewBox="0 0 960 120" role="img" aria-label="no points to plot">'
             '<text class="label" x="480" y="64" text-anchor="middle">'
@@ -132,10 +191,11 @@ def light_curve_svg(
         )
     sides = (0.0, 2.0) if fold else _padded(fitted.x.min(), fitted.x.max(), 0.03, 5.0)
     x = _Scale(*sides, LEFT, WIDTH - RIGHT)
-    low, high = _padded(*_span(fitted, axis), 0.08, 0.1)
+    low, high = _padded(*_span(fitted, quantity.axis), 0.08, 0.1)
     bottom, top = HEIGHT - BOTTOM, TOP
-    y = _Scale(low, high, top, bottom) if axis == Axis.MAG else _Scale(low, high, bottom, top)
-    label = f"{NAMES[axis]} of {len(fitted.mjd):,} points over {'phase' if fold else 'time'}"
+    ends = (top, bottom) if quantity.axis == Axis.MAG else (bottom, top)
+    y = _Scale(low, high, *ends)
+    label = f"{quantity.name} of {_counted(fitted)} over {'phase' if fold else 'time'}"
     folded = ' data-folded="1"' if fold else ""
     return "".join(
         [
@@ -144,9 +204,9 @@ def light_curve_svg(
             f' data-y="{y.at(TOP)!r} {y.at(bottom)!r}"{folded}'
             f' aria-label="{escape(label)}"><defs><clipPath id="frame"><rect x="{LEFT}" y="{TOP}" '
             f'width="{WIDTH - LEFT - RIGHT}" height="{bottom - top}"/></clipPath></defs>',
-            *_grid(x, y, NAMES[axis], fold),
+            *_grid(x, y, quantity.name, fold),
             '<g clip-path="url(#frame)">',
-            *_marks(drawn, x, y, axis, links or {}),
+            *_marks(drawn, x, y, quantity.unit, links or {}),
             "</g></svg>",
         ]
     )
@@ -181,7 +241,7 @@ def _padded(low: float, high: float, part: float, least: float) -> tuple[float, 
 
 def _span(drawn: Points, axis: Axis) -> tuple[float, float]:
     """The range of the y axis: all values, and the error bars that are not outliers."""
-    measured = drawn.kind != PointKind.LIMIT
+    measured = ~drawn.is_limit
     if not measured.any():
         return float(drawn.y.min()), float(drawn.y.max())
     y, error = drawn.y[measured], drawn.error[measured]
@@ -193,25 +253,30 @@ def _span(drawn: Points, axis: Axis) -> tuple[float, float]:
     return float(min([low, *limits])), float(max([high, *limits]))
 
 
+def _counted(drawn: Points) -> str:
+    limits = int(drawn.is_limit.sum())
+    return f"{len(drawn.mjd) - limits:,} points" + (f" and {limits:,} limits" if limits else "")
+
+
 def _grid(x: _Scale, y: _Scale, name: str, fold: Fold | None) -> Iterator[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     yield '<g class="ticks">'
-    for value, text in nice_ticks(y.low, y.high, 6):
+    for number, (value, text) in enumerate(nice_ticks(y.low, y.high, 6)):
         up = y(value)
         kind = "zero" if value == 0 else "grid"
         yield f'<path class="{kind}" d="M{LEFT} {up:.1f}H{right}"/>'
-        yield f'<text class="tick" x="{LEFT - 8}" y="{up + 4:.1f}" text-anchor="end">{text}</text>'
-    for value, text in nice_ticks(x.low, x.high, 8):
+        yield _tick(number, text, f"{LEFT - 8}", f"{up + 4:.1f}", "end")
+    for number, (value, text) in enumerate(nice_ticks(x.low, x.high, 8)):
         text = text.replace(",", "")
         at = f"{x(value):.1f}"
         yield f'<path class="grid" d="M{at} {TOP}V{bottom}"/>'
-        yield f'<text class="tick" x="{at}" y="{bottom + 18}" text-anchor="middle">{text}</text>'
-    for value, text in () if fold else date_ticks(x.low, x.high):
+        yield _tick(number, text, at, f"{bottom + 18}")
+    for number, (value, text) in enumerate(() if fold else date_ticks(x.low, x.high)):
         at = f"{x(value):.1f}"
         if not LEFT + 24 < x(value) < right - 30:
             continue  # the frame would cut its text off
         yield f'<path class="axis" d="M{at} {TOP}v-5"/>'
-        yield f'<text class="tick" x="{at}" y="{TOP - 11}" text-anchor="middle">{text}</text>'
+        yield _tick(number, text, at, f"{TOP - 11}")
     yield "</g>"
     yield f'<path class="axis" d="M{LEFT} {TOP}H{right}V{bottom}H{LEFT}Z"/>'
     middle = (TOP + bottom) / 2
@@ -220,31 +285,39 @@ def _grid(x: _Scale, y: _Scale, name: str, fold: Fold | None) -> Iterator[str]:
     )
     yield (
         f'<text class="label" x="{(LEFT + right) / 2}" y="{HEIGHT - 8}" text-anchor="middle">'
-        f'{across}</text><text class="label" transform="translate(16 {middle}) rotate(-90)" '
+        f'{across}</text><text class="label wide" transform="translate(16 {middle}) rotate(-90)" '
         f'text-anchor="middle">{name}</text>'
     )
 
 
+def _tick(number: int, text: str, x: str, y: str, anchor: str = "middle") -> str:
+    """The text of a tick; every second one has no place on a narrow screen."""
+    odd = " odd" if number % 2 else ""
+    return f'<text class="tick{odd}" x="{x}" y="{y}" text-anchor="{anchor}">{text}</text>'
+
+
 def _marks(
-    drawn: Points, x: _Scale, y: _Scale, axis: Axis, links: Mapping[int, str]
+    drawn: Points, x: _Scale, y: _Scale, unit: str, links: Mapping[int, str]
 ) -> Iterator[str]:
     """Marks by kind and band, the most important on top."""
     at_y = y(drawn.y)
     bar = np.abs(y(drawn.y + drawn.error) - at_y)
-    at_y = np.where(drawn.kind == PointKind.LIMIT, np.maximum(at_y, TOP + 6), at_y)
+    at_y = np.where(drawn.is_limit, np.maximum(at_y, TOP + 6), at_y)
     radius = 4.2 if len(drawn.mjd) < 400 else 3.2
-    for kind in (PointKind.LIMIT, PointKind.FORCED, PointKind.DETECTION):
-        of_kind = drawn.kind == kind
+    for kind, faint in MARKS:
+        of_kind = (drawn.kind == kind) & (drawn.faint == faint)
+        mark = PointKind.LIMIT if faint else kind
+        name = kind if mark == kind else f"{mark} {kind}"
         for band in np.unique(drawn.band[of_kind]).tolist():
             which = of_kind & (drawn.band == band)
             across, up, half = x(drawn.x[which]), at_y[which], bar[which]
-            yield f'<g class="{kind} band-{escape(band)}">'
-            if kind != PointKind.LIMIT:
+            yield f'<g class="{name} band-{escape(band)}">'
+            if mark != PointKind.LIMIT:
                 bars = _formatted("M%.2f %.2fv%.2f", [across, up - half, 2 * half])
                 yield f'<path class="bar" d="{bars}"/>'
-            form = mark_format(kind, band, radius)
+            form = mark_format(mark, band, radius)
             corners = [each for right, down in form.corners for each in (across + right, up + down)]
-            yield from _titled(drawn.where(which), kind, UNITS[axis], form.text, corners, links)
+            yield from _titled(drawn.where(which), mark, unit, form.text, corners, links)
             yield "</g>"
 
 

@@ -74,17 +74,18 @@ if (svg && svg.dataset.x) {
 
   function ticks() {
     const parts = [];
-    for (const [value, text] of round(...view.x, 8)) {
+    const odd = (i) => (i % 2 ? " odd" : ""); // has no text on a narrow screen
+    for (const [i, [value, text]] of round(...view.x, 8).entries()) {
       const x = LEFT + ((value - view.x[0]) / (view.x[1] - view.x[0])) * (RIGHT - LEFT);
-      parts.push(`<path class="grid" d="M${x} ${TOP}V${BOTTOM}"/><text class="tick" x="${x}" y="${BOTTOM + 18}" text-anchor="middle">${text}</text>`);
+      parts.push(`<path class="grid" d="M${x} ${TOP}V${BOTTOM}"/><text class="tick${odd(i)}" x="${x}" y="${BOTTOM + 18}" text-anchor="middle">${text}</text>`);
       if (!svg.dataset.folded && Number.isInteger(value) && x > LEFT + 30 && x < RIGHT - 30) {
         const day = new Date((value - 40587) * 864e5).toISOString().slice(0, 10);
-        parts.push(`<text class="tick" x="${x}" y="${TOP - 11}" text-anchor="middle">${day}</text>`);
+        parts.push(`<text class="tick${odd(i)}" x="${x}" y="${TOP - 11}" text-anchor="middle">${day}</text>`);
       }
     }
-    for (const [value, text] of round(...view.y, 6)) {
+    for (const [i, [value, text]] of round(...view.y, 6).entries()) {
       const y = TOP + ((value - view.y[0]) / (view.y[1] - view.y[0])) * (BOTTOM - TOP);
-      parts.push(`<path class="${value ? "grid" : "zero"}" d="M${LEFT} ${y}H${RIGHT}"/><text class="tick" x="${LEFT - 8}" y="${y + 4}" text-anchor="end">${text}</text>`);
+      parts.push(`<path class="${value ? "grid" : "zero"}" d="M${LEFT} ${y}H${RIGHT}"/><text class="tick${odd(i)}" x="${LEFT - 8}" y="${y + 4}" text-anchor="end">${text}</text>`);
     }
     return parts.join("");
   }

@@ -17,7 +17,7 @@ from stampede.read.pages.object import Part, render
 from stampede.read.pages.object_choices import Choices
 from stampede.read.plots import light_curve as plot
 from stampede.read.plots import marks
-from stampede.read.plots.light_curve import Axis, light_curve_svg
+from stampede.read.plots.light_curve import Axis, Flux, Quantity, light_curve_svg
 from stampede.read.plots.ticks import date_of, date_ticks, nice_ticks
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
@@ -76,7 +76,28 @@ def test_the_requested_alert_is_marked(read):
 
 
 def test_magnitudes_can_be_plotted(read):
-    assert "Magnitude (AB)" in html(read(f"{OBJECT_PAGE}?axis=mag"))[1]
+    assert "Difference magnitude (AB)" in html(read(f"{OBJECT_PAGE}?axis=mag"))[1]
+
+
+def rendered(rows: list[dict], choices: Choices | None = None) -> str:
+    """The page of an object with these points."""
+    return render("a", table(rows), choices or Choices(), set(), [], Part(1, 1, 0))
+
+
+def test_the_total_flux_can_be_plotted(read):
+    assert "show total flux" not in html(read(OBJECT_PAGE))[1]  # nobody sent it
+    _, text = html(read(f"{OBJECT_PAGE}?flux=total&axis=mag"))
+    assert "No point can be plotted" in text
+    assert "points without a total magnitude." in text
+
+    rows = [point("a", "lsst", n, 6e4 + n, total_flux=2e4, total_flux_err=1e3) for n in (1, 2)]
+    rows.append(point("a", "lsst", 3, 6e4))
+    assert 'flux=total">show total flux</a>' in rendered(rows)
+    total = rendered(rows, Choices(Axis.MAG, Flux.TOTAL))
+    assert "Total magnitude (AB) of 2 points over time" in total
+    assert "r 20.65 ± 0.054 mag" in total
+    assert 'href="/objects/a?axis=mag">show difference flux</a>' in total
+    assert "1 point without a total magnitude." in total
 
 
 PROBLEMS = {
@@ -232,10 +253,10 @@ def test_bands_have_shapes_of_their_own():
 
 
 def test_one_unit_for_plot_and_table(read):
-    for axis, unit in (("flux", "µJy"), ("mag", "AB mag")):
+    for axis, unit in (("flux", "flux (µJy)"), ("mag", "magnitude (AB)")):
         _, text = html(read(f"{OBJECT_PAGE}?axis={axis}"))
-        assert text.count("<th>flux (µJy)</th>") == (unit == "µJy")
-        assert text.count("<th>AB mag</th>") == (unit == "AB mag")
+        assert text.count(f"<th>Difference {unit}</th>") == 1
+        assert text.count(f">Difference {unit}</text>") == 1
 
 
 def test_values_from_a_survey_are_escaped():
@@ -264,7 +285,7 @@ def test_a_plot_is_xml_with_a_mark_for_every_point():
 def test_a_brighter_point_is_higher_on_both_axes():
     rows = [point("a", "ztf", i, 59000.0 + i, flux=f) for i, f in enumerate((1e3, 1e4))]
     for axis in Axis:
-        root = ElementTree.fromstring(light_curve_svg(table(rows), axis))
+        root = ElementTree.fromstring(light_curve_svg(table(rows), Quantity(axis)))
         heights = [float(mark.get("cy")) for mark in root.iter("circle")]
         assert heights[1] < heights[0]
 
@@ -286,10 +307,27 @@ def test_the_form_folds_by_the_first_point_and_without_a_period_does_nothing(rea
     assert "MJD (TAI)</text>" in html(read(f"{OBJECT_PAGE}?bands=g&period="))[1]
 
 
-def test_negative_and_faint_points_have_no_magnitude():
-    rows = [point("a", "ztf", 1, 59000.0, flux=-1e3), point("a", "ztf", 2, 59000.0, flux=200.0)]
-    assert "none is positive and above 3 sigma" in light_curve_svg(table(rows), Axis.MAG)
-    assert "<circle" in light_curve_svg(table(rows), Axis.FLUX)
+def test_every_point_is_drawn_or_counted_in_magnitudes():
+    """Those that are too faint as limits; those without an error are counted."""
+    rows = [
+        point("a", "ztf", 0, 59000.0, flux=-1e3),
+        point("a", "ztf", 1, 59000.0, flux=-1e2),
+        point("a", "ztf", 2, 59001.0, flux=200.0, forced=True),
+        point("a", "ztf", 3, 59002.0, flux=5e3),
+        point("a", "ztf", 4, 59003.0, flux=None),
+        point("a", "ztf", 5, 59004.0, limit=True, flux=None),
+    ]
+    svg = light_curve_svg(table(rows), Quantity(Axis.MAG))
+    assert "Difference magnitude (AB) of 1 points and 3 limits over time" in svg
+    assert svg.count("<title>") == 4
+    assert svg.count("<title>r limit 24.65 mag (5 sigma), MJD") == 3
+    text = rendered(rows, Choices(axis=Axis.MAG))
+    assert "2 points below 3σ: the 5σ limit is drawn." in text
+    assert "1 point of negative difference flux, which has no magnitude." in text
+    assert "1 point without a difference magnitude." in text
+    assert 'id="show-limit"' in text
+    assert text.count("<td>&gt; ") == 3
+    assert "limit" not in light_curve_svg(table(rows[:5]), Quantity(Axis.FLUX))
 
 
 flux = st.one_of(st.none(), st.floats(width=32))
@@ -297,14 +335,14 @@ flux = st.one_of(st.none(), st.floats(width=32))
 
 @given(
     st.lists(st.tuples(st.floats(50000, 70000), flux, flux, st.booleans()), min_size=1, max_size=5),
-    st.sampled_from(Axis),
+    st.builds(Quantity, st.sampled_from(Axis), st.sampled_from(Flux)),
 )
-def test_any_light_curve_can_be_plotted(rows, axis):
+def test_any_light_curve_can_be_plotted(rows, quantity):
     points = [
         point("a", "lsst", i, mjd, flux=f, flux_err=e, limit=limit)
         for i, (mjd, f, e, limit) in enumerate(rows)
     ]
-    svg = light_curve_svg(table(points), axis)
+    svg = light_curve_svg(table(points), quantity)
     root = ElementTree.fromstring(svg)
     assert "nan" not in svg
     for mark in root.iter("circle"):
