@@ -16,7 +16,7 @@ from stampede_client.downloads import BATCH, Download, Fetched, Progress
 from stampede_client.exchange import Plan, Request, ServerResponse
 from stampede_client.light_curve import LightCurve
 from stampede_client.queries import Moment, MomentOfMany
-from stampede_client.sky import Position, Radius
+from stampede_client.sky import Angle, Position, Radius
 
 T = TypeVar("T")
 
@@ -69,14 +69,20 @@ class AsyncClient:
         return await self._run(queries.thumbnail(alert_id, survey))
 
     async def lightcurve(
-        self, object_id: int | str, magnitudes: bool = False, asof: Moment | None = None
+        self,
+        object_id: int | str,
+        magnitudes: bool = False,
+        asof: Moment | None = None,
+        **points: Any,
     ) -> LightCurve:
         """See `Client.lightcurve`."""
-        return await self._run(queries.light_curve(object_id, magnitudes, asof))
+        return await self._run(queries.light_curve(object_id, magnitudes, asof, **points))
 
-    async def cone(self, position: Position, radius: Radius) -> Table:
+    async def cone(
+        self, position: Position, *more: Angle | Radius, radius: Radius | None = None
+    ) -> Table:
         """See `Client.cone`."""
-        return await self._run(queries.cone(position, radius))
+        return await self._run(queries.cone(position, more, radius))
 
     async def recent(self, limit: int = 12) -> Table:
         """See `Client.recent`."""

@@ -16,7 +16,7 @@ from stampede_client.downloads import BATCH, Download, Fetched, Progress
 from stampede_client.exchange import Plan, Request, ServerResponse
 from stampede_client.light_curve import LightCurve
 from stampede_client.queries import Moment, MomentOfMany
-from stampede_client.sky import Position, Radius
+from stampede_client.sky import Angle, Position, Radius
 
 T = TypeVar("T")
 
@@ -99,7 +99,11 @@ class Client:
         return self._run(queries.thumbnail(alert_id, survey))
 
     def lightcurve(
-        self, object_id: int | str, magnitudes: bool = False, asof: Moment | None = None
+        self,
+        object_id: int | str,
+        magnitudes: bool = False,
+        asof: Moment | None = None,
+        **points: Any,
     ) -> LightCurve:
         """The light curve of an object.
 
@@ -111,26 +115,35 @@ class Client:
             Only what the survey had told at that time: a `Time`, an MJD (TAI) as float, or the id
             of an alert of the object. That is the history in the packet of the latest alert until
             then. If no packet is kept, an `IncompleteWarning` says so.
+        points
+            Only points of ``band`` (``"g"``, or several), from ``start`` to ``end`` (a `Time`, or
+            MJD, TAI), and with ``forced`` true only forced photometry, false none.
         """
-        return self._run(queries.light_curve(object_id, magnitudes, asof))
+        return self._run(queries.light_curve(object_id, magnitudes, asof, **points))
 
-    def cone(self, position: Position, radius: Radius) -> Table:
-        """The objects around a position, the nearest first.
+    def cone(
+        self, position: Position, *more: Angle | Radius, radius: Radius | None = None
+    ) -> Table:
+        """The objects around a position, the nearest first; or around each of several.
+
+        As ``cone(ra, dec, radius=5)``, ``cone((ra, dec), 5)`` or ``cone(position, 5)``.
 
         Parameters
         ----------
         position
-            SkyCoord, or text such as ``00:03:15.4 +16:08:44`` or ``0.814167 16.145556`` (ICRS).
+            SkyCoord, or text such as ``00:03:15.4 +16:08:44`` or ``0.814167 16.145556`` (ICRS), or
+            right ascension and declination in degrees. Arrays of positions are cross-matched.
         radius
-            arcsec, or an astropy Quantity.
+            arcsec, or an astropy Quantity; of several positions 60 arcsec at most.
 
         Returns
         -------
         astropy.table.Table
             Columns object_id, survey, ra, dec (deg), distance (arcsec), detections, first_mjd,
-            last_mjd.
+            last_mjd (`Time`). For several positions ``position`` comes first: the number of the
+            position, from 0, of each match.
         """
-        return self._run(queries.cone(position, radius))
+        return self._run(queries.cone(position, more, radius))
 
     def recent(self, limit: int = 12) -> Table:
         """The latest alerts of the store, 100 at most, the latest first.
@@ -138,7 +151,7 @@ class Client:
         Returns
         -------
         astropy.table.Table
-            Columns alert_id, survey, object_id, mjd (days, TAI), band.
+            Columns alert_id, survey, object_id, mjd (`Time`), band.
         """
         return self._run(queries.recent(limit))
 
@@ -161,8 +174,9 @@ class Client:
     ) -> Iterator[LightCurve]:
         """The light curves of many objects, one after the other, each id once.
 
-        Objects that the server does not have are left out. Some are read ahead, never all. If the
-        server could not read all of some, an `IncompleteWarning` names them, or `Incomplete`.
+        Of objects that the server does not have there is none, and a `MissingWarning` names them.
+        Some are read ahead, never all. If the server could not read all of some, an
+        `IncompleteWarning` names them, or `Incomplete`.
         """
         names = queries.ids_asked(ids, asof)
         for start in range(0, len(names), BATCH):

@@ -5,6 +5,7 @@ import socket
 import ssl
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,9 @@ import httpx
 from stampede_client.errors import BadInput, Incomplete, IncompleteWarning, Unavailable
 from stampede_client.exchange import INCOMPLETE, Request, ServerResponse, raise_for
 from stampede_client.retries import is_temporary, wait
+
+REFUSALS = 2
+"""Times that a refused connection is tried again: for a second and a half."""
 
 
 def options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
@@ -81,11 +85,14 @@ class Attempts:
 
     def after_failure(self, error: httpx.RequestError) -> float:
         """After a connection that failed or was cut, or a response that cannot be unpacked."""
-        seconds = None if _is_permanent(error) else self._wait(None)
+        hopeless = _is_permanent(error) or (_is_refused(error) and self._failed >= REFUSALS)
+        seconds = None if hopeless else self._wait(None)
         if seconds is None:
+            advice = "check the URL and that the server runs"
+            if _is_plain(error):
+                advice = "it does not speak TLS: try http:// in place of https://"
             raise Unavailable(
-                f"no answer from {self._base}: {error or type(error).__name__};"
-                " check the URL and that the server runs"
+                f"no answer from {self._base}: {error or type(error).__name__}; {advice}"
             ) from error
         return seconds
 
@@ -95,12 +102,30 @@ class Attempts:
 
 
 def _is_permanent(error: BaseException) -> bool:
-    """Whether every attempt would fail: an unknown host, or a certificate that is not trusted."""
+    """Whether every attempt would fail: an unknown host, no TLS, a certificate not trusted."""
+    return _is_plain(error) or any(
+        isinstance(cause, ssl.SSLCertVerificationError)
+        or (isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME)
+        for cause in _causes(error)
+    )
+
+
+def _is_plain(error: BaseException) -> bool:
+    """Whether a server without TLS was asked for it."""
+    return any(
+        isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST")
+        for cause in _causes(error)
+    )
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether nothing listens there: it may be starting again."""
+    return any(isinstance(cause, ConnectionRefusedError) for cause in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and those that it came from."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return True
-        if isinstance(cause, socket.gaierror):
-            return cause.errno == socket.EAI_NONAME
+        yield cause
         cause = cause.__cause__ or cause.__context__
-    return False

@@ -6,14 +6,21 @@ from html import escape
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 from astropy.io import fits
-from astropy.nddata import CCDData
+from astropy.nddata import CCDData, InverseVariance, StdDevUncertainty, VarianceUncertainty
 from astropy.units import Unit
 from astropy.wcs import WCS
 
 from stampede_client.errors import BadInput, NotFound
 
 KINDS = ("science", "template", "difference")
+
+
+UNCERTAINTIES = {
+    each.__name__: each for each in (VarianceUncertainty, StdDevUncertainty, InverseVariance)
+}
+"""By their names in the card UTYPE, as astropy writes it."""
 
 
 class Cutouts:
@@ -58,16 +65,29 @@ class Cutouts:
         return fits.open(BytesIO(self.bytes(kind)), ignore_missing_simple=True)
 
     def ccd(self, kind: str) -> CCDData:
-        """The first image of one kind, with its header, and a WCS if the header has one.
+        """The first image of one kind, with its header, and what the file has beside it.
 
-        The unit is the header's BUNIT, without one ``adu``.
+        The unit is the header's BUNIT, without one ``adu``. The uncertainty is the extension
+        UNCERT, the PSF is PSFIMAGE, and the mask is true where a pixel is NaN. The WCS is the
+        header's; Rubin's names no projection, so it is read as gnomonic (TAN), from which no
+        projection differs by a thousandth of a pixel in 30 pixels.
         """
         with self.hdus(kind) as hdus:
             image = next(hdu for hdu in hdus if hdu.header.get("NAXIS") == 2)
             header, pixels = image.header.copy(), image.data.copy()
-        wcs = WCS(header) if "CTYPE1" in header else None
-        unit = Unit(header.get("BUNIT", "adu"), parse_strict="silent")
-        return CCDData(pixels, unit=unit, meta=header, wcs=wcs)
+            beside = {hdu.name: hdu for hdu in hdus if hdu is not image and hdu.data is not None}
+            error = _uncertainty(beside.get("UNCERT"))
+            psf = beside["PSFIMAGE"].data.copy() if "PSFIMAGE" in beside else None
+        blank = np.isnan(pixels) if pixels.dtype.kind == "f" else np.zeros(pixels.shape, bool)
+        return CCDData(
+            pixels,
+            uncertainty=error,
+            mask=blank if blank.any() else None,
+            unit=Unit(header.get("BUNIT", "adu"), parse_strict="silent"),
+            meta=header,
+            wcs=_wcs(header),
+            psf=psf,
+        )
 
     def _repr_html_(self) -> str:
         figures = (
@@ -88,3 +108,17 @@ class Cutouts:
 
     def __repr__(self) -> str:
         return f"<Cutouts of alert {self.alert_id}: {', '.join(self.kinds) or 'none'}>"
+
+
+def _uncertainty(hdu: Any) -> Any:
+    """The uncertainty in an extension; None without one, or if it does not say of what kind."""
+    kind = UNCERTAINTIES.get(hdu.header.get("UTYPE", "")) if hdu is not None else None
+    return kind(hdu.data.copy()) if kind else None
+
+
+def _wcs(header: fits.Header) -> WCS | None:
+    """The WCS of a header; None if it has none."""
+    if "CTYPE1" not in header and {"CRVAL1", "CRVAL2", "PC1_1"} <= set(header):
+        header = header.copy()
+        header["CTYPE1"], header["CTYPE2"] = "RA---TAN", "DEC--TAN"
+    return WCS(header) if "CTYPE1" in header else None

@@ -51,5 +51,9 @@ class IncompleteWarning(UserWarning):
     """The response may lack something that is stored: not all of it can be read or verified."""
 
 
+class MissingWarning(UserWarning):
+    """Of some ids that were asked for the server stores nothing."""
+
+
 class UnexpectedResponse(StampedeClientError):
     """The response is not one that a Stampede server gives, or is not whole."""

@@ -12,6 +12,7 @@ from astropy.units import Quantity, Unit
 if TYPE_CHECKING:
     from lightkurve import LightCurve as LightkurveCurve
     from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 
 class LightCurve(TimeSeries):
@@ -32,6 +33,20 @@ class LightCurve(TimeSeries):
             if field.name != "mjd":
                 curve[field.name] = _column(rows[field.name], field)
         return curve
+
+    def to_pandas(self, **options: Any) -> "DataFrame":
+        """A pandas DataFrame by time, in UTC: its index and times know their zone.
+
+        `options` are those of `astropy.timeseries.TimeSeries.to_pandas`.
+        """
+        import pandas
+
+        frame = super().to_pandas(**options)
+        frame.index = pandas.DatetimeIndex(self.time.utc.datetime64, tz="UTC", name="time")
+        for name in frame.columns:
+            if isinstance(self[name], Time):
+                frame[name] = pandas.DatetimeIndex(self[name].utc.datetime64, tz="UTC")
+        return frame
 
     def to_lightkurve(self, band: str | None = None) -> "LightkurveCurve":
         """The same points as a `lightkurve.LightCurve`, only those of `band` if one is given.

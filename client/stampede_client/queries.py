@@ -2,7 +2,8 @@
 
 import operator
 import re
-from collections.abc import Collection, Iterable
+import warnings
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial, reduce
 from typing import Any, Literal, TypeAlias
 
@@ -12,7 +13,7 @@ from astropy.table import Table
 from astropy.time import Time
 
 from stampede_client.cutouts import KINDS, Cutouts
-from stampede_client.errors import BadInput, NotFound, UnexpectedResponse
+from stampede_client.errors import BadInput, MissingWarning, NotFound, UnexpectedResponse
 from stampede_client.exchange import Plan, Request, ask
 from stampede_client.light_curve import LightCurve
 from stampede_client.responses import (
@@ -24,7 +25,7 @@ from stampede_client.responses import (
     tar_of,
     understood,
 )
-from stampede_client.sky import Position, Radius, cone_query, table_of
+from stampede_client.sky import Position, Radius, cone_of, table_of
 
 Moment: TypeAlias = Time | float | int | str
 """A time, MJD (TAI) if it is a float, or the id of an alert."""
@@ -34,6 +35,10 @@ PNG = {"format": "png", "size": "200"}
 """A cutout in a notebook: its longer side has 200 pixels."""
 
 WITH_ALERT = "alert"
+MOST_POSITIONS = 50_000
+"""Positions in one request; the server takes twice as many."""
+MOST_NAMED = 10
+"""Ids in a warning."""
 MOST_RECENT = 100
 _RECENT = pa.schema(
     [
@@ -85,25 +90,64 @@ def thumbnail(alert_id: int | str, survey: str | None = None) -> Plan[bytes]:
 
 
 def light_curve(
-    object_id: int | str, magnitudes: bool = False, asof: Moment | None = None
+    object_id: int | str,
+    magnitudes: bool = False,
+    asof: Moment | None = None,
+    **chosen: Any,
 ) -> Plan[LightCurve]:
-    """The light curve of an object, or what was known of it at a time."""
+    """The light curve of an object, or what was known of it at a time; of its points the chosen.
+
+    `chosen` are the arguments of `points_query`.
+    """
     query = {"format": "arrow", **({"magnitudes": "true"} if magnitudes else {})}
+    query |= points_query(**chosen)
     if asof is not None:
         query["asof"] = moment(asof)
     name = checked_object(object_id)
     rows = yield from ask(Request(f"/v1/objects/{name}/lightcurve", query, read=arrow_rows))
     if curves := _curves(rows, [name]):
         return curves[0]
+    if any(value is not None for value in chosen.values()):
+        with understood():
+            return LightCurve.from_arrow(rows)  # no point is of these bands, times and kinds
     raise UnexpectedResponse(f"the answer has no point of {name}; ask again")
 
 
-def cone(position: Position, radius: Radius) -> Plan[Table]:
-    """The objects around a position, the nearest first."""
-    query = {**cone_query(position, radius), "format": "parquet"}
-    rows = yield from ask(Request("/v1/cone", query, read=parquet_rows))
+def points_query(
+    band: str | Collection[str] | None = None,
+    start: Time | float | None = None,
+    end: Time | float | None = None,
+    forced: bool | None = None,
+) -> dict[str, str]:
+    """The parameters that choose points. Raises `BadInput`."""
+    query = {} if band is None else {"band": band if isinstance(band, str) else ",".join(band)}
+    for name, time in (("start", start), ("end", end)):
+        if time is not None:
+            query[name] = moment(time if isinstance(time, Time) else float(time))
+    return query if forced is None else query | {"forced": "true" if forced else "false"}
+
+
+def cone(position: Position, more: Sequence[Any], radius: Radius | None) -> Plan[Table]:
+    """The objects around a position, the nearest first, or around each of several."""
+    asked = cone_of(position, more, radius)
+    degrees, arcsec = asked.degrees, repr(asked.radius)
+    if asked.place.isscalar:
+        ra, dec = map(repr, degrees[0].tolist())
+        query = {"ra": ra, "dec": dec, "radius": arcsec, "format": "parquet"}
+        rows = yield from ask(Request("/v1/cone", query, read=parquet_rows))
+        with understood():
+            return table_of(rows)
+    found = []
+    for start in range(0, len(degrees), MOST_POSITIONS):
+        body = {"positions": degrees[start : start + MOST_POSITIONS].tolist()}
+        query = {"radius": arcsec, "format": "arrow"}
+        rows = yield from ask(Request("/v1/cone", query, body, arrow_stream))
+        with understood():
+            numbers = pc.add(rows["position"], start)
+            found.append(rows.set_column(0, rows.schema.field("position"), numbers))
     with understood():
-        return table_of(rows)
+        matched = pa.concat_tables(found)
+        return table_of(matched.sort_by([("position", "ascending"), ("distance", "ascending")]))
 
 
 def recent(limit: int = 12) -> Plan[Table]:
@@ -129,7 +173,20 @@ def light_curves(ids: list[str], asof: MomentOfMany | None = None) -> Plan[list[
     """
     query = {"format": "arrow"} | ({} if asof is None else {"asof": _moment_of_many(asof)})
     request = Request("/v1/lightcurves", query, {"ids": ids}, arrow_stream)
-    return _curves((yield from ask(request)), ids, "alert_id" if _of_alerts(asof) else "object_id")
+    rows, name = (yield from ask(request)), "alert_id" if _of_alerts(asof) else "object_id"
+    curves = _curves(rows, ids, name)
+    with understood():
+        warn_of_missing(ids, {*map(str, rows[name].unique().to_pylist())})
+    return curves
+
+
+def warn_of_missing(asked: Sequence[str], found: Collection[str]) -> None:
+    """Warn of ids that the server does not have: `MissingWarning`."""
+    if missing := [each for each in asked if each not in found]:
+        named = ", ".join(missing[:MOST_NAMED])
+        more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
+        text = f"{len(missing):,} of {len(asked):,} ids are not stored: {named}{more}"
+        warnings.warn(text, MissingWarning, stacklevel=5)
 
 
 def ids_asked(ids: Iterable[int | str], asof: MomentOfMany | None = None) -> list[str]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from astropy import units
 from astropy.coordinates import SkyCoord
+from astropy.time import Time
 
 import stampede_client
 from stampede.alerts.columns import DETECTION
@@ -16,6 +18,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import POSITIONS
 from stampede.store.tables.table import Table
+from stampede_client import queries
 from tests.support.read.read_service import point, serving
 
 RA, DEC = 0.814167, 16.145556  # 00:03:15.4 +16:08:44
@@ -40,7 +43,10 @@ def sky() -> Iterator[stampede_client.Client]:
 
 @pytest.mark.parametrize(
     "position",
-    ["00:03:15.4 +16:08:44", "0h3m15.4s 16d8m44s", f"{RA} {DEC}", SkyCoord(RA, DEC, unit="deg")],
+    [
+        *("00:03:15.4 +16:08:44", "0h3m15.4s 16d8m44s", f"{RA} {DEC}"),
+        *(SkyCoord(RA, DEC, unit="deg"), (RA, DEC), (RA * units.deg, DEC * units.deg)),
+    ],
 )
 @pytest.mark.parametrize("radius", [5, 5 * units.arcsec, (5 / 3600) * units.deg])
 def test_the_nearest_object_comes_first(sky, position, radius) -> None:
@@ -49,6 +55,38 @@ def test_the_nearest_object_comes_first(sky, position, radius) -> None:
     assert found["distance"].unit == units.arcsec
     assert found["ra"].unit == units.deg
     assert found["distance"][0] == pytest.approx(1, abs=0.3)
+
+
+def test_positions_may_be_numbers(sky) -> None:
+    expected = list(sky.cone("00:03:15.4 +16:08:44", 5)["object_id"])
+    for found in (
+        sky.cone(RA, DEC, 5),
+        sky.cone(RA, DEC, radius=5 * units.arcsec),
+        sky.cone((RA, DEC), radius=5),
+        sky.cone(np.float64(RA), np.float32(DEC), radius=5.5),
+    ):
+        assert list(found["object_id"]) == expected
+    assert isinstance(found["first_mjd"], Time)
+    assert found["first_mjd"].scale == "tai"
+
+
+def test_many_positions_are_matched(sky, monkeypatch) -> None:
+    monkeypatch.setattr(queries, "MOST_POSITIONS", 2)
+    ra, dec = np.full(5, RA), np.array([-80.0, DEC, DEC + 1, 70.0, DEC + 3 / 3600])
+    wanted = [
+        (1, "ZTF21near"),
+        (1, "ZTF21next"),
+        (2, "ZTF21far"),
+        (4, "ZTF21next"),
+        (4, "ZTF21near"),
+    ]
+    for found in (
+        sky.cone(SkyCoord(ra, dec, unit="deg"), radius=5),
+        sky.cone(ra, dec, radius=5),
+        sky.cone((list(ra), list(dec)), 5),
+    ):
+        assert [*zip(found["position"], found["object_id"], strict=True)] == wanted
+        assert found["distance"].unit == units.arcsec
 
 
 def test_nothing_there_is_an_empty_table(sky) -> None:
@@ -65,8 +103,15 @@ def test_nothing_there_is_an_empty_table(sky) -> None:
         ("1 1", -1, "is no radius"),
         ("1 1", 5 * units.m, "is no radius"),
         ("1 1", 181 * units.deg, "is no radius"),
+        ((1, 95), 5, "is no position"),
+        ((1, 2, 3), 5, "is no position"),
+        (("1", "2"), 5, "text stands alone"),
+        (([], []), 5, "give one or a list of them"),
+        ((1, 1), None, "a radius is missing"),
+        (1, 1, "a radius is missing"),
     ],
 )
-def test_what_is_no_cone_is_never_sent(position: str, radius, fault: str) -> None:
+def test_what_is_no_cone_is_never_sent(position, radius, fault: str) -> None:
+    given = [position] if radius is None else [position, radius]
     with pytest.raises(stampede_client.BadInput, match=fault):
-        stampede_client.connect("http://127.0.0.1:9").cone(position, radius)
+        stampede_client.connect("http://127.0.0.1:9").cone(*given)

@@ -4,11 +4,21 @@ import inspect
 
 import numpy as np
 import pytest
+from astropy.coordinates import SkyCoord
+from astropy.nddata import VarianceUncertainty
 from astropy.time import Time
 from astropy.units import Unit
 
 import stampede_client
-from stampede_client import AsyncClient, BadInput, Client, IncompleteWarning
+from stampede_client import (
+    AsyncClient,
+    BadInput,
+    Client,
+    Cutouts,
+    IncompleteWarning,
+    MissingWarning,
+)
+from tests.support.alerts import made_alerts
 from tests.support.alerts.fits_files import source
 from tests.support.read.read_service import (
     BOTH,
@@ -45,6 +55,23 @@ def test_magnitudes_on_request(st: Client) -> None:
     assert np.allclose(curve["mag"].value, expected, atol=1e-4)
 
 
+def test_points_may_be_chosen(st: Client) -> None:
+    assert list(st.lightcurve(ZTF_OBJECT, band="r")["band"]) == ["r", "r"]
+    assert len(st.lightcurve(ZTF_OBJECT, band=["g", "r"])) == 4
+    some = st.lightcurve(ZTF_OBJECT, start=59399, end=Time(59400.0, format="mjd", scale="tai"))
+    assert list(some.time.mjd) == [59399.0, 59400.0]
+    assert st.lightcurve(ZTF_OBJECT, forced=True)["forced"].all()
+    assert len(st.lightcurve(ZTF_OBJECT, band="z")) == 0
+    with pytest.raises(BadInput, match="band"):
+        st.lightcurve(ZTF_OBJECT, band="x")
+
+
+def test_unknown_objects_are_named(st: Client) -> None:
+    with pytest.warns(MissingWarning, match="2 of 3 ids are not stored: ZTFnope, 12345678901"):
+        found = [*st.lightcurves([ZTF_OBJECT, "ZTFnope", 12345678901])]
+    assert [curve["object_id"][0] for curve in found] == [ZTF_OBJECT]
+
+
 def test_object_ids_may_be_numbers(st: Client) -> None:
     assert len(st.lightcurve(int(LSST_OBJECT))) == 2
 
@@ -64,8 +91,27 @@ def test_a_cutout_is_a_ccd(st: Client) -> None:
     ccd = st.cutouts(str(ZTF_ALERT)).ccd("science")
     assert np.array_equal(ccd.data, source(seed=0))
     assert ccd.unit == Unit("adu")
+    assert (ccd.uncertainty, ccd.mask, ccd.psf) == (None, None, None)
     with st.cutouts(LSST_ALERT).hdus("science") as hdus:
         assert len(hdus) == 3
+
+
+@pytest.mark.real
+@pytest.mark.skipif(not made_alerts.REAL.exists(), reason="no real alerts here")
+def test_a_real_cutout_of_rubin_has_all_that_the_file_has() -> None:
+    for files in made_alerts.real_rubin_cutouts():
+        ccd = Cutouts("1", files, {}).ccd("science")
+        with Cutouts("1", files, {}).hdus("science") as hdus:
+            assert np.array_equal(ccd.uncertainty.array, hdus["UNCERT"].data)
+            assert np.array_equal(ccd.psf, hdus["PSFIMAGE"].data)
+            header = hdus[0].header
+        assert isinstance(ccd.uncertainty, VarianceUncertainty)
+        assert ccd.uncertainty.unit == Unit("nJy2")
+        place = ccd.wcs.pixel_to_world(header["CRPIX1"] - 1, header["CRPIX2"] - 1)
+        there = SkyCoord(header["CRVAL1"], header["CRVAL2"], unit="deg")
+        assert place.separation(there).arcsec < 1e-6
+        up = ccd.wcs.pixel_to_world(header["CRPIX1"] - 1, header["CRPIX2"])
+        assert place.separation(up).arcsec == pytest.approx(0.2, rel=0.05)
 
 
 def test_cutouts_show_themselves_in_a_notebook(st: Client) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -112,13 +113,26 @@ def test_it_gives_up_and_says_what_to_do(failing: Failing) -> None:
     assert len(asked) == retries.ATTEMPTS
 
 
-@pytest.mark.usefixtures("short_waits")
 def test_no_server_at_all_is_said_with_the_url() -> None:
+    began = time.monotonic()
     with (
         stampede_client.connect("http://127.0.0.1:9") as st,
         pytest.raises(stampede_client.Unavailable, match=r"no answer from http://127.0.0.1:9"),
     ):
         st.ledger()
+    assert 1 < time.monotonic() - began < 2.5  # it may be starting again, but not for long
+
+
+def test_a_server_without_tls_is_not_asked_twice(failing: Failing) -> None:
+    url, asked = failing([GOOD])
+    began = time.monotonic()
+    with (
+        stampede_client.connect(url.replace("http:", "https:")) as st,
+        pytest.raises(stampede_client.Unavailable, match="try http:// in place of https://"),
+    ):
+        st.ledger()
+    assert asked == []
+    assert time.monotonic() - began < 1
 
 
 def test_waits_grow_and_obey_the_server() -> None:

@@ -38,4 +38,9 @@ for band in (None, "r"):
     assert np.array_equal(light.flux_err.value, rows["flux_err"].value, equal_nan=True)
     assert list(light["band"]) == list(rows["band"])
 assert len(light.remove_nans().normalize()) >= 1
+frame = curve.to_pandas()
+assert str(frame.index.tz) == str(frame["processed_mjd"].dt.tz) == "UTC", frame.dtypes
+microseconds = frame.index.tz_convert(None).to_numpy().astype("datetime64[us]").astype(int)
+assert np.allclose(microseconds / 1e6, curve.time.utc.unix, rtol=0, atol=1e-4)
+assert curve.time.scale == "tai"
 print("drawn", *sorted(drawn))

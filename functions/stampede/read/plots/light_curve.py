@@ -112,7 +112,8 @@ class Points(NamedTuple):
     @property
     def is_limit(self) -> np.ndarray:
         """Whether each is drawn as a limit."""
-        return self.faint | (self.kind == PointKind.LIMIT)
+        found: np.ndarray = self.faint | (self.kind == PointKind.LIMIT)
+        return found
 
     def where(self, mask: np.ndarray) -> "Points":
         """Those of the mask."""
