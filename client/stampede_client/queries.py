@@ -21,6 +21,7 @@ from stampede_client.responses import (
     arrow_rows,
     arrow_stream,
     json_object,
+    missing_of,
     parquet_rows,
     tar_of,
     understood,
@@ -173,20 +174,16 @@ def light_curves(ids: list[str], asof: MomentOfMany | None = None) -> Plan[list[
     """
     query = {"format": "arrow"} | ({} if asof is None else {"asof": _moment_of_many(asof)})
     request = Request("/v1/lightcurves", query, {"ids": ids}, arrow_stream)
-    rows, name = (yield from ask(request)), "alert_id" if _of_alerts(asof) else "object_id"
-    curves = _curves(rows, ids, name)
+    rows = yield from ask(request)
+    curves = _curves(rows, ids, "alert_id" if _of_alerts(asof) else "object_id")
     with understood():
-        warn_of_missing(ids, {*map(str, rows[name].unique().to_pylist())})
-    return curves
-
-
-def warn_of_missing(asked: Sequence[str], found: Collection[str]) -> None:
-    """Warn of ids that the server does not have: `MissingWarning`."""
-    if missing := [each for each in asked if each not in found]:
+        missing = missing_of(rows)
+    if missing:
         named = ", ".join(missing[:MOST_NAMED])
         more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
-        text = f"{len(missing):,} of {len(asked):,} ids are not stored: {named}{more}"
+        text = f"{len(missing):,} of {len(ids):,} ids have no light curve here: {named}{more}"
         warnings.warn(text, MissingWarning, stacklevel=5)
+    return curves
 
 
 def ids_asked(ids: Iterable[int | str], asof: MomentOfMany | None = None) -> list[str]:

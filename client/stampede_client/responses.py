@@ -64,13 +64,22 @@ def arrow_rows(body: bytes) -> Content:
 
 
 def arrow_stream(body: bytes) -> Content:
-    """The rows of a large response in Arrow. Raises `UnexpectedResponse`."""
+    """The rows of a large response in Arrow, with the metadata of its end.
+
+    Raises `UnexpectedResponse`.
+    """
     with understood():
         reader, batches, end = pa.ipc.open_stream(body), [], {}
         for batch, metadata in reader.iter_batches_with_custom_metadata():
             batches.append(batch)
             end = dict(metadata or {})
-        return Content(pa.Table.from_batches(batches, reader.schema), _lacking(end))
+        rows = pa.Table.from_batches(batches, reader.schema)
+        return Content(rows.replace_schema_metadata(end), _lacking(end))
+
+
+def missing_of(rows: pa.Table) -> list[str]:
+    """The ids of which the rows of `arrow_stream` have nothing, as nothing is stored."""
+    return _texts(json.loads((rows.schema.metadata or {})[_MISSING]))
 
 
 def parquet_rows(body: bytes) -> Content:

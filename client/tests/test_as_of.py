@@ -61,6 +61,7 @@ def test_with_each_alert(st: Client) -> None:
     assert len(one) == found[IDS[0]]
 
 
+@pytest.mark.filterwarnings("ignore::stampede_client.MissingWarning")  # those seen later
 def test_until_a_time(st: Client) -> None:
     heads = sorted(HEADS[:-1], key=lambda head: float(head["mjd"]))
     middle = heads[len(heads) // 2]["mjd"] + 1e-6  # the last bits of the oracle's may differ

@@ -10,6 +10,7 @@ from tests.support.read.read_service import ZTF_ALERT, ZTF_OBJECT
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
+@pytest.mark.filterwarnings("ignore::stampede_client.MissingWarning")  # no packet of ALERT is kept
 def test_every_block_runs(
     url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
