@@ -12,7 +12,7 @@ import typer
 from stampede.cli.options import Data, results_console
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from stampede.comparison.compare import Archive, Difference
     from stampede.comparison.night_counts import NightCounts
@@ -170,28 +170,34 @@ def compare(
     AWS_SECRET_ACCESS_KEY.
     """
     from stampede.cli.running import running, settings_of
-    from stampede.comparison.compare import differences
-    from stampede.comparison.night_counts import NightCounts
-    from stampede.store.open import open_objects
     from stampede.telemetry.logs import configure_logs
 
     configure_logs()
     settings = settings_of(running(data))
-    objects, console = open_objects(settings), results_console()
-    surveys, unequal = {survey} if survey else None, 0
+    console, unequal = results_console(), 0
     with console.status(f"reading {what}") as status:
         other = _archive(what, token, survey, settings, lambda text: status.update(text))
-    asked = objects, surveys, *_nights(nights)
-    found = (
-        other.differences(*asked) if isinstance(other, NightCounts) else differences(other, *asked)
-    )
-    for each in found:
+    for each in _differences(other, settings, survey, nights):
         unequal += not each.is_equal
         text = json.dumps(each.as_json()) if as_json else _text_of(each)
         console.print(text, highlight=False, markup=False, soft_wrap=True)
     for fault in other.faults:
         typer.echo(f"not compared: {fault}", err=True)
     raise typer.Exit(1 if unequal or other.faults else 0)
+
+
+def _differences(
+    other: Archive | NightCounts, settings: Settings, survey: str | None, nights: str | None
+) -> Iterator[Difference]:
+    """What differs in each night that is asked for."""
+    from stampede.comparison.compare import differences
+    from stampede.comparison.night_counts import NightCounts
+    from stampede.store.open import open_objects
+
+    asked = open_objects(settings), {survey} if survey else None, *_nights(nights)
+    if isinstance(other, NightCounts):
+        return other.differences(*asked)
+    return differences(other, *asked)
 
 
 def _archive(

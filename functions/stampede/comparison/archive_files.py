@@ -11,10 +11,8 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from stampede.errors import SetupError
-from stampede.ingest import archives
 from stampede.ingest import files as local
 from stampede.ingest.records import FileAlert
-from stampede.ingest.stream import Readable, Stream
 from stampede.store.objects.address import StoreAddress
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.open import open_store
@@ -111,7 +109,7 @@ class BucketFolder:
             while some := list(islice(listed, _AHEAD)):
                 count += len(some)
                 for info, source in zip(some, pool.map(self._source, some), strict=True):
-                    yield from archives.alerts(self._name(info), Stream(source), _LIMIT)
+                    yield from local.read_one(self._name(info), source, _LIMIT)
         if not count:
             endings = ", ".join((*TABLES, *local.ENDINGS))
             raise SetupError(f"nothing in {self.url}: looked for objects that end in {endings}")
@@ -128,7 +126,7 @@ class BucketFolder:
             return ObjectFile(self._objects, info)
         return BytesIO(self._objects.get(info.key))
 
-    def _source(self, info: ObjectInfo) -> Readable:
+    def _source(self, info: ObjectInfo) -> "BytesIO | _Parts":
         if info.size <= _LIMIT:
             return BytesIO(self._objects.get(info.key))
         return _Parts(self._objects, info)
@@ -142,7 +140,7 @@ class _Parts:
         self._data, self._begin, self._next = b"", 0, 0
 
     def read(self, size: int, /) -> bytes:
-        """See `Readable.read`."""
+        """At most `size` bytes; none only at the end."""
         if self._begin == len(self._data) and self._next < self._info.size:
             self._data = self._objects.get(self._info.key, self._next, _PART)
             self._begin, self._next = 0, self._next + len(self._data)

@@ -41,7 +41,7 @@ def kafka(installation: Installation) -> Iterator[Finding]:
             level = Level.ERROR if installation.installed else Level.WARNING  # sources wait for it
             yield Finding(level, failure.message, "make it, or correct STAMPEDE_TOPICS")
         except SetupError as failure:
-            yield error(failure.message, "correct the settings of Kafka: `stampede settings` lists them")
+            yield error(failure.message, "correct the settings: `stampede settings` lists them")
 
 
 def unread(installation: Installation) -> Iterator[Finding]:

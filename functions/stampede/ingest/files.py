@@ -10,7 +10,7 @@ from stampede.errors import SetupError
 from stampede.ingest import archives
 from stampede.ingest.identity import Identity, check_unchanged
 from stampede.ingest.records import FileAlert
-from stampede.ingest.stream import Stream
+from stampede.ingest.stream import Readable, Stream
 
 MIB = 1 << 20
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
@@ -105,6 +105,11 @@ def _below(folder: Path) -> _Below:
     return found
 
 
+def read_one(name: str, source: Readable, limit: int = 16 * MIB) -> Iterator[FileAlert]:
+    """Every alert in what is read from a source, as `read`."""
+    yield from archives.alerts(name, Stream(source), limit)
+
+
 def read(
     files: Iterable[Path], limit: int = 16 * MIB, identity: Identity | None = None
 ) -> Iterator[FileAlert]:
@@ -127,7 +132,7 @@ def read(
     for path in files:
         try:
             with path.open("rb") as file:
-                yield from archives.alerts(str(path), Stream(file), limit)
+                yield from read_one(str(path), file, limit)
                 if identity:
                     check_unchanged(path, file, identity)
         except OSError as error:

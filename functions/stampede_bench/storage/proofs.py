@@ -49,7 +49,7 @@ def measure(context: Context) -> Iterator[Figure]:
         for number in range(packs):
             put_pack(objects, number)
         subject = f"the proof of a night, {alerts:,} alerts in packs of {PACK:,}"
-        prover = Prover(objects, SigningKey(make_key(), "bench"), 1.0)
+        prover = Prover(objects, SigningKey(make_key(), "bench"), 1.0, None)
         context.progress("making its proof")
         objects.clear()
         seconds = cpu_of(prover)

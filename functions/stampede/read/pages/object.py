@@ -167,12 +167,9 @@ def render(
     """
     curve = Curve.of(detections, stored)
     chosen, fold = curve.chosen(choices), _fold(detections, choices)
-    latest_first = np.flatnonzero(chosen)[::-1]
-    points, rows = _part(latest_first, choices.points, POINTS)
+    points, rows = _part(np.flatnonzero(chosen)[::-1], choices.points, POINTS)
     quantity = choices.quantity
     values = plot.values(detections, quantity)
-    kinds = {*curve.kinds, *([PointKind.LIMIT] if values.faint.any() else [])}
-    has_total = detections["total_flux"].null_count < detections.num_rows
     survey = detections["survey"][0].as_py()
     name = quote(object_id, safe="")
     return pages.page(
@@ -183,14 +180,13 @@ def render(
         survey=survey.upper(),
         facts=_facts(detections, curve.kinds),
         bands=[band for band in (*BANDS, NO_BAND) if band in curve.bands],
-        kinds_of_points={kind: text for kind, text in KIND_NAMES.items() if kind in kinds},
+        kinds_of_points=_kinds(curve, values),
         choices=choices,
         plot=light_curve_svg(detections, quantity, curve.hrefs, chosen, fold),
         notes=_notes(values, quantity),
         fold=fold,
-        quantity=quantity,
         other_axis=OTHER_AXIS[choices.axis],
-        other_flux=OTHER_FLUX[choices.flux] if has_total else None,
+        other_flux=_other_flux(detections, choices.flux),
         alerts=alerts,
         part=part,
         strips=[kind for kind in KINDS if any(kind in alert.sent for alert in alerts)],
@@ -200,6 +196,18 @@ def render(
         links=links(object_id, survey, detections),
         formats=FORMATS.values(),
     )
+
+
+def _kinds(curve: Curve, values: plot.Values) -> dict[str, str]:
+    """The kinds of points in the plot, with their names."""
+    kinds = {*curve.kinds, *([PointKind.LIMIT] if values.faint.any() else [])}
+    return {kind: text for kind, text in KIND_NAMES.items() if kind in kinds}
+
+
+def _other_flux(detections: pa.Table, flux: Flux) -> Flux | None:
+    """The flux that is not shown; None if no point has a total flux, nor is it asked for."""
+    has_total = detections["total_flux"].null_count < detections.num_rows
+    return OTHER_FLUX[flux] if has_total or flux == Flux.TOTAL else None
 
 
 def _notes(values: plot.Values, quantity: Quantity) -> list[str]:
