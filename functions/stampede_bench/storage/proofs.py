@@ -72,7 +72,7 @@ def _answers(objects: Objects, subject: str) -> Iterator[Figure]:
     ours = proof.leaves(objects).read()
     theirs = np.delete(ours, [1, len(ours) // 2, len(ours) - 2], axis=0)
     begins = begins_of(ids_of(ours), SUBTREE)
-    one, other = digests_of(ours, begins), digests_of(theirs, begins)
+    one, other = ([*digests_of([each], begins)] for each in (ours, theirs))
     unequal = sum(left != right for left, right in zip(one, other, strict=True))
     scale = WHOLE / len(ours)
     sent = scale * (len(text_of(begins)) + 32 * len(one)) + unequal * SUBTREE * WIDTH
