@@ -50,7 +50,7 @@ def audit(
     ] = None,
     site: Annotated[
         AuditedStore,
-        typer.Option(help="the store itself, or the second site, compared with the store too"),
+        typer.Option(help="the store itself, or the second site; with --deep also both"),
     ] = AuditedStore.STORE,
     deep: Annotated[
         bool, typer.Option("--deep", help="read every object, and check every reference")

@@ -93,7 +93,9 @@ class Server(NamedTuple):
 def _detail(response: urllib3.BaseHTTPResponse, url: str) -> str:
     try:
         problem = json.loads(response.read(PIECE))
-        return f"{problem['detail']}"
+        detail = f"{problem['detail']}".removesuffix(": send Authorization: Bearer TOKEN")
+        advice = "; give a token with --token or STAMPEDE_TOKEN" if response.status == 401 else ""
+        return f"{detail}{advice}"
     except (ValueError, LookupError, TypeError):
         return f"{url} answered {response.status} without saying why: is it Stampede's `read`?"
 
@@ -156,6 +158,8 @@ def copy(
     with server.answer(path, query, ids, advice) as response, output(out, kind) as file:
         for piece in response.stream(PIECE):
             file.write(piece)
+        if kind == "json" and out is None and sys.stdout.isatty():
+            file.write(b"\n")  # else the prompt would follow on the line
         lacking = said_at_end(file) if kind == PARQUET else None
         if lacking is None:
             lacking = response.headers.get(INCOMPLETE)

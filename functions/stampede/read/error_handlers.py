@@ -2,10 +2,11 @@
 
 import http
 from collections.abc import Mapping
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from stampede.errors import StampedeError
 from stampede.http.problem_details import problem_document
@@ -43,6 +44,10 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
         raise error
     phrase = http.HTTPStatus(error.status_code).phrase
     path = request.scope["path"]  # `request.url` fails on an odd Host
+    if error.status_code == http.HTTPStatus.NOT_FOUND and _has_slash_too_many(path):
+        query = request.scope["query_string"].decode("latin-1")
+        where = quote(path.rstrip("/")) + (f"?{query}" if query else "")
+        return RedirectResponse(where, http.HTTPStatus.PERMANENT_REDIRECT)
     problem: Problem = {
         "type": "about:blank",
         "title": phrase,
@@ -50,6 +55,11 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
         "detail": f"{request.method} {path}: {phrase.lower()}. Routes: /openapi.json",
     }
     return problem_response(request, problem, error.headers)
+
+
+def _has_slash_too_many(path: str) -> bool:
+    """Whether a path ends with a slash; not one that a browser takes for another host."""
+    return path.endswith("/") and len(path) > 1 and not path.startswith(("//", "/\\"))
 
 
 async def on_disconnect(request: Request, error: Exception) -> Response:
@@ -79,7 +89,12 @@ def problem_response(
         # Imported here, as in `lazy_routes`: a first cutout needs no page.
         from stampede.read.pages.page import POLICY, PageResponse, problem_page
 
-        page = problem_page(str(problem["title"]), str(problem["detail"]))
+        detail, name = str(problem["detail"]), str(problem.get("parameter", ""))
+        if name not in detail:
+            detail = f"{name} {detail}"
+        if problem["type"] == "about:blank" and status == http.HTTPStatus.NOT_FOUND:
+            detail = f"there is no page {request.scope['path']}: look for an id or a position above"
+        page = problem_page(str(problem["title"]), detail)
         headers = {**headers, "Content-Security-Policy": POLICY}
         return PageResponse(page, status, headers)
     return JSONResponse(problem, status, headers, "application/problem+json")

@@ -70,4 +70,5 @@ ROUTES = [
     _page("/docs", docs_page.docs_page),
     route("/static/{file}", "", static_files.get_static),
     route("/openapi.json", "", openapi.get_openapi),
+    route("/robots.txt", "", static_files.get_robots),
 ]

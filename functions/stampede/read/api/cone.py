@@ -67,11 +67,14 @@ async def respond(
         )
 
 
-def wanted_cone(request: Request) -> Cone:
-    """The cone that the query parameters name. Raises `BadParameter`."""
-    query = request.query_params
+def wanted_cone(request: Request, radius: str = "") -> Cone:
+    """The cone that the query parameters name, with this radius if they name none.
+
+    Raises `BadParameter`.
+    """
+    query = {"radius": radius, **request.query_params}
     for name in ("ra", "dec", "radius"):
-        if name not in query:
+        if not query.get(name):
             raise BadParameter(name, f"{name} is missing: say for example ?ra=10.5&dec=-5&radius=5")
     centre = sky.place(query["ra"], query["dec"])
     return Cone(centre, sky.radius(query["radius"]), wanted_times(request))

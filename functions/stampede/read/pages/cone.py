@@ -10,6 +10,7 @@ from stampede.lookup.cone_search import Cone, nearest_first
 from stampede.lookup.lookup import Lookup
 from stampede.read.api.cone import wanted_cone
 from stampede.read.pages import page as pages
+from stampede.read.pages import search
 from stampede.read.service import service_of
 
 MOST = 200
@@ -21,7 +22,7 @@ async def cone_page(request: Request) -> Response:
     service = service_of(request)
     if not request.query_params:
         return pages.html(pages.page("cone_form.html"))
-    cone = wanted_cone(request)
+    cone = wanted_cone(request, search.RADIUS)
     return pages.html(await service.run(_page, service.lookup, cone))
 
 

@@ -262,6 +262,7 @@ def _facts(detections: pa.Table, kinds: np.ndarray) -> dict[str, str]:
         facts["moved to another object"] = f"{moved:,}"
     if position := position_of(detections):
         facts["last position (ICRS)"] = "{:.6f}° {:+.6f}°".format(*position)
+        facts["in hours and degrees"] = pages.sexagesimal(*position)
     seen = detections["mjd"].to_numpy()[kinds == PointKind.DETECTION]
     if not len(seen):
         return facts

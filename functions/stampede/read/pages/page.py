@@ -23,7 +23,7 @@ from stampede.images.thumbnail import SHAPE
 from stampede.lookup import response_warnings
 from stampede.lookup.packs.locations import CutoutLocation
 from stampede.read.plots.marks import mark
-from stampede.read.plots.ticks import date_of, day_of
+from stampede.read.plots.ticks import date_of, day_of, time_of
 from stampede.read.web.conditional import preferred
 from stampede.read.web.static_files import address
 
@@ -67,7 +67,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters |= {"date": date_of, "day": day_of, "number": _number}
+    environment.filters |= {"date": date_of, "day": day_of, "time": time_of, "number": _number}
     environment.globals |= {
         "zip": zip,
         "mark": lambda kind, band: Markup(mark(kind, band, 6, 6, 4.2)),
@@ -163,6 +163,18 @@ class ShownAlert(NamedTuple):
             chosen=first.alert_id == chosen,
             object_id=first.object_id,
         )
+
+
+def sexagesimal(ra: float, dec: float) -> str:
+    """A position in degrees as hours and degrees: ``00:03:15.40 +16:08:44.0``."""
+    seconds = round(ra * 240 * 100) % (24 * 3600 * 100)
+    arcsec = round(abs(dec) * 3600 * 10)
+    hours, minutes = divmod(seconds // 100, 3600), divmod(arcsec // 10, 3600)
+    return (
+        f"{hours[0]:02}:{hours[1] // 60:02}:{hours[1] % 60:02}.{seconds % 100:02} "
+        f"{'-' if dec < 0 else '+'}{minutes[0]:02}:{minutes[1] // 60:02}:{minutes[1] % 60:02}"
+        f".{arcsec % 10}"
+    )
 
 
 def position_of(detections: pa.Table) -> tuple[float, float] | None:

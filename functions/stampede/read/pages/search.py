@@ -22,28 +22,47 @@ HINT = "Try an id such as ZTF21abiuvdk or its beginning, or a position such as 1
 _ANGLE = re.compile(r"[-+]?[0-9.][0-9.:°'′\"″a-z]*")
 _UNIT = re.compile(r"\s+(arcsec|arcmin|deg|[\"″'′°])$")
 _JOINED = re.compile(r"([0-9.:]+:[0-9.:]+)([-+][0-9.:]+)")
+# A name that says where its object is, as the IAU recommends: JHHMMSS.s+DDMMSS.
+_NAMED = re.compile(r"(?:\S+\s+)?J(\d\d)(\d\d)(\d\d(?:\.\d+)?)([-+]\d\d)(\d\d)(\d\d(?:\.\d+)?)")
+# Rubin's names of its objects and detections in the IAU's form: their ids after a prefix.
+_OF_RUBIN = re.compile(r"LSST-AP-D[OS]-(\d{1,19})", re.IGNORECASE)
+# The ids in an address: of ZTF's objects, and long numbers.
+_IN_ADDRESS = re.compile(r"ZTF\d\d[a-z]{7}|(?<!\d)\d{15,19}(?!\d)")
+_OF_TNS = re.compile(r"(?:SN|AT|TDE)\s*\d{4}[A-Za-z]{1,5}", re.IGNORECASE)
 
 
 async def find(request: Request) -> Response:
     """`/find?id=`: redirects to an object, an alert or a position, or lists what may be meant."""
     service = service_of(request)
-    text = request.query_params.get("id", "").strip()
+    text = id_in(request.query_params.get("id", "").strip())
     if position := position_in(text):
         return RedirectResponse(f"/cone?{urlencode(position)}", 302)
     if not OBJECT_ID.fullmatch(text):
         what = f"{text[:40]!r} is neither an id nor a position. " if text else ""
-        raise BadParameter("id", f"{what}{HINT}.")
+        raise BadParameter("id", f"{_of_tns(text) or what}{HINT}.")
     found = await service.run(_found, service.lookup, text)
     if len(found) == 1:
         return RedirectResponse(next(iter(found.values())), 302)
     return pages.html(pages.page("search_results.html", text=text, found=found, most=MOST))
 
 
+def id_in(text: str) -> str:
+    """The id in an address of a broker's page, or in a name of Rubin's; else the text itself."""
+    if text.startswith(("http://", "https://")):
+        return next(iter(_IN_ADDRESS.findall(text)), text)
+    of_rubin = _OF_RUBIN.fullmatch(text)
+    return of_rubin[1] if of_rubin else text
+
+
 def position_in(text: str) -> dict[str, str] | None:
     """The parameters of `/cone` in what was typed; None if it is no position.
 
-    A position is two words, or six of sexagesimal parts; one more is a radius.
+    A position is two words, or six of sexagesimal parts; one more is a radius. It may also be a
+    name such as J000315.4+160844.
     """
+    if named := _NAMED.fullmatch(text):
+        parts = named.groups()
+        return {"ra": ":".join(parts[:3]), "dec": ":".join(parts[3:]), "radius": RADIUS}
     words = _UNIT.sub(r"\1", _JOINED.sub(r"\1 \2", text.replace(",", " "))).split()
     if len(words) in (6, 7):
         words = [":".join(words[:3]), ":".join(words[3:6]), *words[6:]]
@@ -72,11 +91,19 @@ def _found(lookup: Lookup, text: str) -> dict[str, str]:
             return {f"alert {text} of {one.upper()}": f"{url}{one}" for one in surveys}
     names = {key for one in spellings for key in lookup.detections.keys_with_prefix(one, MOST + 1)}
     if not names:
-        raise NotFound(
+        what = (
             f"{text} was taken for an id or its beginning: no object's id begins with it, and no "
-            f"alert has it. {HINT}."
+            "alert has it. "
         )
+        raise NotFound(f"{_of_tns(text) or what}{HINT}.")
     return {name: _object(name) for name in sorted(names)}
+
+
+def _of_tns(text: str) -> str:
+    """What to say of a name of the Transient Name Server; nothing of another text."""
+    if not _OF_TNS.fullmatch(text):
+        return ""
+    return f"{text} is a name of the Transient Name Server, which alerts do not have. "
 
 
 def _object(name: str) -> str:

@@ -32,6 +32,7 @@ class Axis(StrEnum):
     MAG = "mag"
 
 
+UNIT_OF_MAG = "mag"
 MARKS = (
     *((PointKind.LIMIT, False), (PointKind.FORCED, True), (PointKind.DETECTION, True)),
     *((PointKind.FORCED, False), (PointKind.DETECTION, False)),
@@ -72,7 +73,7 @@ class Quantity(NamedTuple):
     @property
     def unit(self) -> str:
         """Its unit."""
-        return "µJy" if self.axis == Axis.FLUX else "mag"
+        return "µJy" if self.axis == Axis.FLUX else UNIT_OF_MAG
 
 
 DIFFERENCE_FLUX = Quantity()
@@ -332,9 +333,11 @@ def _titled(
 ) -> Iterator[str]:
     """The marks of one kind and band with their titles; `form` is that of a `MarkFormat`."""
     band = escape(str(drawn.band[0])).replace("%", "%%")
-    title, told = f"{band} %.4g ± %.2g {unit}, MJD %.4f", [drawn.y, drawn.error, drawn.mjd]
+    digits = _digits(drawn.error if kind != PointKind.LIMIT else drawn.y)
+    value = f"%.{max(digits, 2) if unit == UNIT_OF_MAG else digits}f"
+    title, told = f"{band} {value} ± {value} {unit}, MJD %.4f", [drawn.y, drawn.error, drawn.mjd]
     if kind == PointKind.LIMIT:
-        title, told = f"{band} limit %.4g {unit} (5 sigma), MJD %.4f", [drawn.y, drawn.mjd]
+        title, told = f"{band} limit {value} {unit} (5 sigma), MJD %.4f", [drawn.y, drawn.mjd]
     form = form.replace("%s", f"<title>{title}</title>")
     if not links:
         yield _formatted(form, [*corners, *told])
@@ -348,6 +351,12 @@ def _titled(
         forms.append(linked if link else form)
         values += [escape(link), *each] if link else each[len(told) :]
     yield "".join(forms) % tuple(values)
+
+
+def _digits(values: np.ndarray) -> int:
+    """Digits after the point with which most of these values have two that count."""
+    typical = float(np.median(np.abs(values)))
+    return int(np.clip(1 - np.floor(np.log10(typical)), 0, 6)) if typical > 0 else 3
 
 
 def _formatted(form: str, columns: Sequence[np.ndarray]) -> str:

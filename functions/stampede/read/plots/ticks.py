@@ -52,6 +52,12 @@ def date_of(mjd: float) -> str:
     return _text(mjd, "day") if FIRST <= mjd <= LAST else ""
 
 
+def time_of(mjd: float) -> str:
+    """The time of day of an MJD, in its own scale: ``10:27:29``."""
+    seconds = floor(mjd % 1 * 86_400)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
 def day_of(night: int) -> str:
     """The ISO date of an integer MJD, as addresses hold it; the number itself if it has no date."""
     date = MJD_EPOCH + timedelta(days=night) if FIRST <= night <= LAST else None

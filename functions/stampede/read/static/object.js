@@ -75,7 +75,8 @@ if (svg && svg.dataset.x) {
   function ticks() {
     const parts = [];
     const odd = (i) => (i % 2 ? " odd" : ""); // has no text on a narrow screen
-    for (const [i, [value, text]] of round(...view.x, 8).entries()) {
+    for (const [i, [value, grouped]] of round(...view.x, 8).entries()) {
+      const text = grouped.replaceAll(",", ""); // an MJD
       const x = LEFT + ((value - view.x[0]) / (view.x[1] - view.x[0])) * (RIGHT - LEFT);
       parts.push(`<path class="grid" d="M${x} ${TOP}V${BOTTOM}"/><text class="tick${odd(i)}" x="${x}" y="${BOTTOM + 18}" text-anchor="middle">${text}</text>`);
       if (!svg.dataset.folded && Number.isInteger(value) && x > LEFT + 30 && x < RIGHT - 30) {
@@ -99,7 +100,8 @@ if (svg && svg.dataset.x) {
     const found = [];
     for (let n = Math.ceil(low / step); n * step <= high; n += 1) {
       const value = Number((n * step).toFixed(digits));
-      found.push([value, value.toFixed(digits).replace("-", "−")]);
+      const text = value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+      found.push([value, text.replace("-", "−")]);
     }
     return found;
   }

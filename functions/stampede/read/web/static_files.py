@@ -6,13 +6,24 @@ from pathlib import Path
 
 from isal import igzip
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from stampede.errors import NotFound
 from stampede.read.web.conditional import Representation, etag, preferred
 
 _FOLDER = Path(__file__).parents[1] / "static"
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+
+ROBOTS = """User-agent: *
+Disallow: /alerts/
+Disallow: /cone
+Disallow: /find
+Disallow: /nights
+Disallow: /objects/
+Disallow: /proofs
+Disallow: /v1/
+"""
+"""A search engine would ask for each alert that is stored."""
 
 
 @cache
@@ -50,3 +61,8 @@ async def get_static(request: Request) -> Response:
     content = contents[encoding]
     response = Representation(etag(content), media_type, headers)
     return response.not_modified(request) or response.respond(request, content)
+
+
+async def get_robots(request: Request) -> Response:
+    """`/robots.txt` (RFC 9309): what search engines are asked not to visit."""
+    return PlainTextResponse(ROBOTS)

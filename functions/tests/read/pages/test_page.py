@@ -13,6 +13,7 @@ from stampede.alerts.columns import DETECTION, KINDS
 from stampede.config.settings import Settings
 from stampede.lookup.points import BANDS
 from stampede.read.app import make_app
+from stampede.read.pages import page as pages
 from stampede.read.pages.object import Part, render
 from stampede.read.pages.object_choices import Choices
 from stampede.read.plots import light_curve as plot
@@ -95,9 +96,57 @@ def test_the_total_flux_can_be_plotted(read):
     assert 'flux=total">show total flux</a>' in rendered(rows)
     total = rendered(rows, Choices(Axis.MAG, Flux.TOTAL))
     assert "Total magnitude (AB) of 2 points over time" in total
-    assert "r 20.65 ± 0.054 mag" in total
+    assert "r 20.647 ± 0.054 mag" in total
     assert 'href="/objects/a?axis=mag">show difference flux</a>' in total
     assert "1 point without a total magnitude." in total
+
+
+SLASHES = {
+    f"{OBJECT_PAGE}/": OBJECT_PAGE,
+    f"{OBJECT_PAGE}//?axis=mag&bands=g": f"{OBJECT_PAGE}?axis=mag&bands=g",
+    f"/v1/objects/{ZTF_OBJECT}/lightcurve/": f"/v1/objects/{ZTF_OBJECT}/lightcurve",
+}
+
+
+@pytest.mark.parametrize(("path", "location"), SLASHES.items())
+def test_a_slash_too_many_leads_to_the_page(read, path, location):
+    got = read(path)
+    assert (got.status, got.headers["location"]) == (308, location)
+    assert read(location).status == 200
+
+
+@pytest.mark.parametrize("path", ["//example.org/", "/\\example.org/", "//"])
+def test_a_slash_too_many_leads_to_no_other_host(read, path):
+    assert read(path).status in (400, 404)
+
+
+def test_a_cone_without_a_radius_has_the_usual_one(read):
+    assert "within 5″" in html(read("/cone?ra=10&dec=-5"))[1]
+    got = read("/cone?ra=400&dec=1", headers={"Accept": "text/html"})
+    assert (got.status, b"Ra must be a right ascension" in got.data) == (400, True)
+    assert read("/v1/cone?ra=10&dec=-5").status == 400
+
+
+def test_search_engines_are_asked_to_leave_alerts_alone(read):
+    assert "Disallow: /alerts/" in read("/robots.txt").data.decode()
+
+
+def test_a_person_is_told_what_to_do_about_an_unknown_page(read):
+    got = read("/nothing", headers={"Accept": "text/html"})
+    assert "There is no page /nothing: look for an id" in got.data.decode()
+
+
+@pytest.mark.parametrize(
+    ("ra", "dec", "text"),
+    [
+        (0.814167, 16.145556, "00:03:15.40 +16:08:44.0"),
+        (359.9999999, -0.00001, "00:00:00.00 -00:00:00.0"),
+        (180.0, -89.99999, "12:00:00.00 -90:00:00.0"),
+        (15.0, 59.9999999, "01:00:00.00 +60:00:00.0"),
+    ],
+)
+def test_positions_in_hours_and_degrees(ra, dec, text):
+    assert pages.sexagesimal(ra, dec) == text
 
 
 PROBLEMS = {
@@ -267,7 +316,7 @@ def test_values_from_a_survey_are_escaped():
     text = render(evil, detections, Choices(), {(1, evil)}, [], Part(1, 1, 0))
     (script,) = Page(text).all("script")
     assert script["src"].startswith("/static/object.")
-    assert "<title>&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;%s 1.234 ±" in text
+    assert "<title>&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;%s 1.23 ±" in text
 
 
 def table(rows: list[dict]) -> pa.Table:
@@ -278,8 +327,8 @@ def test_a_plot_is_xml_with_a_mark_for_every_point():
     rows = [row for row in sample_points() if row["survey"] == "ztf"]
     root = ElementTree.fromstring(light_curve_svg(table(rows)))
     titles = [title.text for title in root.iter("title")]
-    assert "r 1.234 ± 0.1 µJy, MJD 59400.0000" in titles
-    assert "g limit 0.1 µJy (5 sigma), MJD 59398.0000" in titles
+    assert "r 1.23 ± 0.10 µJy, MJD 59400.0000" in titles
+    assert "g limit 0.10 µJy (5 sigma), MJD 59398.0000" in titles
     assert len(titles) == 4  # the forced point is NaN
 
 

@@ -42,6 +42,13 @@ FINDS = {
     "0.814 16.145 2 arcmin": "/cone?ra=0.814&dec=16.145&radius=2arcmin",
     "00:03:15.4,+16:08:44 9": "/cone?ra=00%3A03%3A15.4&dec=%2B16%3A08%3A44&radius=9",
     "00 03 15.4 +16 08 44": "/cone?ra=00%3A03%3A15.4&dec=%2B16%3A08%3A44&radius=5",
+    "J000315.4+160844": "/cone?ra=00%3A03%3A15.4&dec=%2B16%3A08%3A44&radius=5",
+    "WISEA J000315.40-160844.1": "/cone?ra=00%3A03%3A15.40&dec=-16%3A08%3A44.1&radius=5",
+    f"https://lasair-ztf.lsst.ac.uk/objects/{ZTF_OBJECT}/": OBJECT_PAGE,
+    f"https://fink.example.org/?oid={ZTF_OBJECT}&x=1": OBJECT_PAGE,
+    f"https://example.org/object/{LSST_OBJECT}": LSST_PAGE,
+    f"LSST-AP-DO-{LSST_OBJECT}": LSST_PAGE,
+    f"lsst-ap-ds-{LSST_ALERT}": f"/alerts/{LSST_ALERT}",
     "00:03:15.4-16:08:44": "/cone?ra=00%3A03%3A15.4&dec=-16%3A08%3A44&radius=5",
 }
 
@@ -51,6 +58,13 @@ def test_what_is_typed_leads_to_a_page(read, typed, location):
     got = read(f"/find?id={quote(typed)}")
     assert (got.status, got.headers["location"]) == (302, location)
     assert read(location).status == 200
+
+
+@pytest.mark.parametrize("name", ["SN 2021rhu", "AT2021xyz", "sn1987A"])
+def test_a_name_that_no_alert_has_is_told(read, name):
+    got = read(f"/find?id={quote(name)}")
+    assert got.status in (400, 404)
+    assert f"{name} is a name of the Transient Name Server" in got.json()["detail"]
 
 
 def test_an_alert_of_two_surveys_leads_to_a_choice(read):

@@ -1,6 +1,7 @@
 """Requests that are wrong, and stored values that are odd: a 4xx that says why, never a 5xx."""
 
 import json
+import re
 from http.client import HTTPConnection
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -145,8 +146,8 @@ def test_no_redirect_to_the_host_that_a_request_names(read):
     for path in (f"/find?id={ZTF_OBJECT}", "/v1/ledger/", "//evil.test/"):
         got, _ = ask(read, path, headers=[("Host", "evil.test")])
         assert "evil" not in got.headers.get("location", "")
-        assert got.status in (302, 404)
-        assert got.headers.get("location", "/objects/").startswith("/objects/")
+        assert got.status in (302, 308, 404)
+        assert re.match("/[a-z0-9]", got.headers.get("location", "/objects/"))
 
 
 def test_an_odd_host_is_no_error_of_the_service(read):
