@@ -112,6 +112,6 @@ def test_the_page_of_the_client_has_every_public_name_and_no_headings_of_docstri
 
     text = client.page()
     assert all(f"## `{name}`" in text for name in stampede_client.__all__)
-    assert "### `Client.cone(position: Position, radius: Radius) -> Table`" in text
+    assert "### `Client.ledger() -> dict[str, Any]`" in text
     assert "- `ids`: diaSourceIds and candids" in text
     assert "\n---" not in text
