@@ -20,7 +20,8 @@ def ledger(installation: Installation) -> Iterator[Finding]:
     settings = installation.settings
     objects = open_objects(settings)
     topics = Topics.parse(settings.topics) if settings.kafka else Topics()
-    for table, account in accounting.accounts(objects).items():
+    accounts = accounting.accounts(objects)
+    for table, account in accounts.items():
         for key, why in account.quarantined.items():
             yield error(
                 f"{key}, of the table {table}, is damaged: {why}",
@@ -44,8 +45,9 @@ def ledger(installation: Installation) -> Iterator[Finding]:
             yield error(f"{where}: {fault}", f"`stampede audit {entry.topic}`")
     if topics and not settings.topic_epoch:
         yield from _moved(settings, topics, entries)
-    if letters := sum(entry.dead_lettered for entry in entries):
-        yield warning(f"{letters:,} dead letters", "`stampede deadletters list` says why")
+    if letters := accounting.count_dead(accounts):
+        what = "alert is a dead letter" if letters == 1 else "alerts are dead letters"
+        yield warning(f"{letters:,} {what}", "`stampede deadletters list` says why")
 
 
 def _moved(

@@ -178,7 +178,7 @@ SEEDS: dict[str, tuple[Seed, str]] = {
         lambda p: p._replace(urls={"cutouts": f"http://127.0.0.1:{PORT}"}),
         "error processes: cutouts is not ready",
     ),
-    "dead letter": (dead_letter, "warning ledger: 1 dead letters -> .*deadletters list"),
+    "dead letter": (dead_letter, "warning ledger: 1 alert is a dead letter -> .*deadletters list"),
     "damaged run": (damaged_run, "error ledger: tables/cutouts/.* is damaged.*audit --deep"),
     "new partition": (
         new_partition,

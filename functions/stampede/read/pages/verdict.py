@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from stampede.lookup.ledger_cache import LedgerPage
 from stampede.lookup.response_warnings import counted
+from stampede.store.integrity.ledger import count_dead
 from stampede.store.integrity.topic_entries import Sums, in_order
 
 
@@ -39,7 +40,7 @@ def verdict(page: LedgerPage) -> Verdict:
     received = max((of_table.received for of_table in sums.values()), default=0)
     if not received:
         return Verdict(None, "No alert has been received yet.")
-    dead = sum(of_table.dead_lettered for of_table in sums.values())
+    dead = count_dead(page.accounts)
     flight = max(of_table.in_flight for of_table in sums.values())
     letters = (
         f" or {'a dead letter' if dead == 1 else f'one of {dead:,} dead letters'}" if dead else ""

@@ -137,6 +137,11 @@ def accounts(
     return by_table
 
 
+def count_dead(by_table: Mapping[str, Account]) -> int:
+    """How many alerts are dead letters of a table, or of several, and not stored in it."""
+    return len(Coverage.union([account.dead_alone for account in by_table.values()]))
+
+
 def quarantined(by_table: Mapping[str, Account]) -> dict[str, str]:
     """The objects that any of the accounts leaves out, and why."""
     return {key: why for account in by_table.values() for key, why in account.quarantined.items()}
