@@ -20,7 +20,7 @@ TODAY = int(now_mjd())
 
 def contents(objects: Objects) -> dict[str, bytes]:
     """All objects but those that describe their own site."""
-    own = ("checkpoints/", "state/", "proving/")
+    own = ("checkpoints/", "state/", "proving/", "reconcile/")
     keys = [info.key for info in objects.list("") if not info.key.startswith(own)]
     return {key: bytes(objects.get(key)) for key in keys}
 

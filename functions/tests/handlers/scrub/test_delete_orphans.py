@@ -128,7 +128,7 @@ def deliver_twice(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., set
 
 def keys(objects: Objects, kind: str = "") -> list[str]:
     found = [info.key for info in objects.list(f"{kind}/" if kind else "")]
-    return [key for key in found if not key.startswith(("scrub/", "checkpoints/"))]
+    return [key for key in found if not key.startswith(("scrub/", "checkpoints/", "reconcile/"))]
 
 
 def served(settings: Settings) -> dict[str, bytes]:
