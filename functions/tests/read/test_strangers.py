@@ -68,10 +68,11 @@ def milliseconds(address: Address, seconds: float = 2.0) -> float:
 def test_strangers_slow_nobody_down(address: Address, kind: str) -> None:
     """Without bounds 4 of them make a small query 80 to 6,000 times as slow.
 
-    The least of some turns counts: in the others the machine may have had other work.
+    The least of some turns counts: in the others the machine may have had other work. Alone it is
+    1.3 times as slow at most; beside a test that uses both cores 3.4 times in all turns.
     """
     milliseconds(address, 0.5)
-    most = {1: 2.0, 4: 2.0, 16: 4.0}
+    most = {1: 5.0, 4: 5.0, 16: 6.0}
     turns: dict[int, list[float]] = {count: [] for count in (0, *most)}
     for turn in range(TURNS):
         for count, medians in turns.items():
