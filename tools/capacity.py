@@ -82,8 +82,7 @@ Run both commands on your machine, and the page is about yours.
 - **Images and raw alerts are merged** within their night
   ([record 72](../adr/0072-merged-nights.md)). Bytes are those of the merge and of the proofs before
   what was merged is deleted. Objects are those of all four kinds once their night was merged;
-  those of packets become fewer still a month later. They are those of full batches too. The
-  cores of the page as it is here were measured on a busy machine, 2026-11-29: about twice too many.
+  those of packets become fewer still a month later. They are those of full batches too.
 - **Pods of `compact`** and its cores have all these merges, as if they were made at the rate at
   which alerts come. They wait for two days anyway (`merge_days`) and may be made in all 24 hours of
   a day: then they take {hours}/24 of these cores.
