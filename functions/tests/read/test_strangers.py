@@ -72,7 +72,7 @@ def test_strangers_slow_nobody_down(address: Address, kind: str) -> None:
     1.3 times as slow at most; beside a test that uses both cores 3.4 times in all turns.
     """
     milliseconds(address, 0.5)
-    most = {1: 5.0, 4: 5.0, 16: 6.0}
+    most = dict.fromkeys((1, 4, 16), 4.0)
     turns: dict[int, list[float]] = {count: [] for count in (0, *most)}
     for turn in range(TURNS):
         for count, medians in turns.items():
