@@ -37,13 +37,11 @@ def tables_of(files: Sequence[ArchiveFile]) -> list[ArchiveFile]:
             kind = properties.get("dataproduct_type", properties.get("catalog_type", ""))
             catalogues[folder] = kind
     return [
-        each
-        for each in files
-        if each.name.endswith(TABLES) and _is_wanted(each.name, catalogues, files)
+        each for each in files if each.name.endswith(TABLES) and _is_wanted(each.name, catalogues)
     ]
 
 
-def _is_wanted(name: str, catalogues: dict[str, str], files: Sequence[ArchiveFile]) -> bool:
+def _is_wanted(name: str, catalogues: dict[str, str]) -> bool:
     inside = [folder for folder in catalogues if name.startswith(f"{folder}/")]
     if not inside:
         return not catalogues
@@ -98,9 +96,11 @@ def _entries(ids: np.ndarray) -> np.ndarray:
 
 def names_in(file: ArchiveFile) -> list[str]:
     """The paths of a table's columns. Raises `SetupError`."""
-    if not file.name.endswith(".parquet"):
+    if file.name.endswith(".json"):
         return [str(name) for name in read_table(file).column_names]
     with _readable(file) as opened:
+        if file.name.endswith(".csv"):  # of which the beginning is enough
+            return [str(name) for name in pyarrow.csv.open_csv(opened).schema.names]
         schema = pq.read_metadata(opened).schema
         return [schema.column(number).path for number in range(len(schema))]
 
