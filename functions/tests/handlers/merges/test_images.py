@@ -16,7 +16,6 @@ from stampede.handlers.compact import compact_tables
 from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.handlers.replay.messages import Replayed
 from stampede.handlers.replay.night import Night
-from stampede.handlers.scrub.scrubber import Fault, Scrub, Site
 from stampede.handlers.thumbnails.handler import Thumbnails
 from stampede.lookup.lookup import Lookup
 from stampede.runtime.clock import now_mjd
@@ -28,7 +27,7 @@ from stampede.store.packs.pack import read_content, write_pack
 from stampede.store.packs.pack_name import Merged, PackName
 from stampede.store.runs.schema import CUTOUT_PACKS, CUTOUTS, THUMBNAILS
 from stampede.store.tables.table import Table
-from tests.handlers.merges.passes import run_merges
+from tests.handlers.merges.passes import faults, run_merges
 from tests.support.store.rows import cutout, table
 from tests.support.store.stored_packets import store, ztf_with_images
 
@@ -80,12 +79,6 @@ def images(settings: Settings) -> list[bytes]:
         return found
     finally:
         lookup.close()
-
-
-def faults(settings: Settings) -> list[Fault]:
-    found: list[Fault] = []
-    Scrub(Site.of(settings, "store", open_objects(settings)), found.append).run()
-    return found
 
 
 def test_readers_and_scrub_find_what_was_stored(settings: Settings) -> None:

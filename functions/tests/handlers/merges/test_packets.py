@@ -11,12 +11,11 @@ from stampede.handlers.compact import compact_tables
 from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.handlers.replay.messages import Replayed
 from stampede.handlers.replay.night import Night
-from stampede.handlers.scrub.scrubber import Fault, Scrub, Site
 from stampede.lookup.lookup import Lookup
 from stampede.runtime.clock import now_mjd
 from stampede.store.compaction.packet_plan import WINDOW, window_of
 from stampede.store.open import open_objects
-from tests.handlers.merges.passes import run_merges
+from tests.handlers.merges.passes import faults, run_merges
 from tests.support.store.stored_packets import store, ztf_with_images
 
 FIRST = window_of(int(now_mjd()) - 2 * WINDOW).start
@@ -66,12 +65,6 @@ def given(settings: Settings, alert_ids: range) -> list[bytes]:
         return found
     finally:
         lookup.close()
-
-
-def faults(settings: Settings) -> list[Fault]:
-    found: list[Fault] = []
-    Scrub(Site.of(settings, "store", open_objects(settings)), found.append).run()
-    return found
 
 
 def test_readers_replay_and_scrub_find_what_was_stored(settings: Settings) -> None:
