@@ -65,6 +65,8 @@ def test_a_tar_that_ends_early_is_an_error(url: str, length: int) -> None:
         tar_of(tar[:length], [str(ZTF_ALERT)])
 
 
+# `pytest.warns` emits again what the collector says meanwhile of files of earlier tests.
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 def test_light_curves_of_many_objects(st: Client) -> None:
     with pytest.warns(stampede_client.MissingWarning, match="1 of 3 ids .*: ZTF18nothere"):
         curves = list(st.lightcurves([ZTF_OBJECT, int(LSST_OBJECT), "ZTF18nothere"]))

@@ -66,6 +66,8 @@ def test_points_may_be_chosen(st: Client) -> None:
         st.lightcurve(ZTF_OBJECT, band="x")
 
 
+# `pytest.warns` emits again what the collector says meanwhile of files of earlier tests.
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 def test_unknown_objects_are_named(st: Client) -> None:
     with pytest.warns(MissingWarning, match="2 of 3 ids have no light curve here: 123456, ZTFno"):
         found = [*st.lightcurves([ZTF_OBJECT, "ZTFno", 123456])]
