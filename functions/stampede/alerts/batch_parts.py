@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import compress
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from stampede.alerts.arrays import viewed, views
@@ -20,6 +21,8 @@ Guard = Callable[[int], AbstractContextManager[None]]
 """Takes a number of bytes: a block of work with them that must end, or the process does."""
 
 Images = dict[str, list[Bytes | None]]
+
+_NONE = -1  # stands for the programme of a survey without programmes
 
 
 class Decoded(NamedTuple):
@@ -46,15 +49,17 @@ class Decoded(NamedTuple):
     groups: list[SchemaGroup]
     origins: pa.Table
 
-    def by_programme(self) -> Iterator["OfProgramme"]:
-        """The rows of cutouts, those of each programme by themselves."""
-        programids = self.origins["programid"]
-        distinct = pc.unique(programids)
-        for each in distinct.sort().to_pylist():
-            chosen = programids.is_null() if each is None else pc.equal(programids, each)
-            messages = self.origins["message"].filter(chosen).unique().to_pylist()
-            rows = self.rows if len(distinct) == 1 else _of(self.rows, chosen)
-            yield OfProgramme([] if each is None else [each], rows, messages)
+    def by_night_and_programme(self) -> Iterator["OfNight"]:
+        """The rows of cutouts, those of each night and programme by themselves, in that order."""
+        nights = np.floor(self.rows["mjd"].to_numpy()).astype(np.int64)
+        programids = pc.fill_null(self.origins["programid"], _NONE).to_numpy()
+        messages = self.origins["message"].to_numpy()
+        parts, part = np.unique(np.stack([nights, programids]), axis=1, return_inverse=True)
+        for number, (_, programid) in enumerate(parts.T.tolist()):
+            chosen = part.ravel() == number
+            rows = self.rows if parts.shape[1] == 1 else _of(self.rows, chosen)
+            held = [] if programid == _NONE else [programid]
+            yield OfNight(held, rows, np.unique(messages[chosen]).tolist())
 
 
 class DecodedAlerts(NamedTuple):
@@ -64,19 +69,22 @@ class DecodedAlerts(NamedTuple):
     detections: Decoded
 
 
-class OfProgramme(NamedTuple):
-    """The rows of one observing programme, or of surveys without, and the numbers of messages."""
+class OfNight(NamedTuple):
+    """The rows of a night (integer MJD) of one observing programme, or of surveys without any.
+
+    `messages` are the numbers of their messages, ascending.
+    """
 
     programids: list[int]
     rows: pa.Table
     messages: list[int]
 
 
-def _of(rows: pa.Table, chosen: pa.ChunkedArray) -> pa.Table:
+def _of(rows: pa.Table, chosen: np.ndarray) -> pa.Table:
     """The chosen rows of `CUTOUT`. Arrow cannot filter views."""
     at = rows.schema.get_field_index("fits")
-    images = compress(viewed(rows["fits"].combine_chunks()), chosen.to_pylist())
-    others = rows.remove_column(at).filter(chosen)
+    images = compress(viewed(rows["fits"].combine_chunks()), chosen.tolist())
+    others = rows.remove_column(at).filter(pa.array(chosen))
     return others.add_column(at, rows.schema.field(at), views([*images]))
 
 

@@ -1,4 +1,4 @@
-"""cutouts: stores the images of alerts; one pack holds those of many alerts of one programme.
+"""cutouts: stores the images of alerts; a pack holds those of one night and one programme.
 
 Order matters: the pack is durable before the index points into it, and the index is durable before
 the function accepts the event. A crash in between leaves a pack that nothing points to, and the
@@ -46,9 +46,9 @@ def make_write(objects: Objects) -> Write:
         watch = Stopwatch()
         coverage = batch.coverage(decoded.faults)
         stored, locations = 0, []
-        for of_programme in decoded.by_programme():
-            held = batch.coverage_of(of_programme.messages)
-            pack = write_pack(of_programme.rows, held, programids=of_programme.programids)
+        for part in decoded.by_night_and_programme():
+            held = batch.coverage_of(part.messages)
+            pack = write_pack(part.rows, held, programids=part.programids)
             watch.lap("pack")
             objects.put(pack.key, pack.data, pack.sha256)
             watch.lap("put")

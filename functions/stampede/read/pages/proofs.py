@@ -71,7 +71,7 @@ async def proof_page(request: Request) -> Response:
     night = parse_night(request.path_params["night"], "night")
     sha256 = request.query_params.get("sha256")
     shown = await service.run(_shown, service.proofs, survey, night, sha256)
-    # Alerts that were stored together are listed in the night of the latest one.
+    # A proof stays when retention has removed the packs of its night.
     listed = bool(await service.run(service.night_alerts.packs, night))
     return pages.html(pages.page("proof.html", night=night, listed=listed, **shown._asdict()))
 
