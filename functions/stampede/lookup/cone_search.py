@@ -19,15 +19,30 @@ MARGIN = 7 / ARCSEC
 """Degrees around a cone in which the cells of its objects are looked for: two cells."""
 _THINNEST = 10 / ARCSEC  # degrees: a ring that is not cut any more
 
-FOUND = pa.schema(
+PLACED = pa.schema(
     [
         POSITION.field("object_id"),
         POSITION.field("survey"),
         *(POSITION.field(name) for name in ("ra", "dec")),
         pa.field("distance", pa.float64(), False, {"unit": "arcsec", "doc": "from the centre"}),
-        *(POSITION.field(name) for name in ("detections", "first_mjd", "last_mjd")),
     ]
 )
+"""The columns of what a search finds."""
+_TIME = {"unit": "d"}
+COUNTS = pa.schema(
+    [
+        pa.field(
+            "detections",
+            pa.int32(),
+            True,
+            {"doc": "of its light curve, withdrawn ones left out; null if they were not counted"},
+        ),
+        pa.field("first_mjd", pa.float64(), True, _TIME | {"doc": "of its first detection (TAI)"}),
+        pa.field("last_mjd", pa.float64(), True, _TIME | {"doc": "of its last detection (TAI)"}),
+    ]
+)
+"""The columns that its light curve has (`stampede.lookup.object_counts`)."""
+FOUND = pa.schema([*PLACED, *COUNTS])
 """The columns of a response."""
 
 
@@ -47,7 +62,7 @@ class Cone(NamedTuple):
 
 
 def nearest_first(table: RefreshingTable, cone: Cone) -> Iterator[pa.Table]:
-    """The objects in a cone, rows of `FOUND`, each once, the nearest first.
+    """The objects in a cone, rows of `PLACED`, each once, the nearest first.
 
     Parameters
     ----------
@@ -68,9 +83,9 @@ def nearest_first(table: RefreshingTable, cone: Cone) -> Iterator[pa.Table]:
 def objects_in(
     rows: pa.Table, cone: Cone, inner: float = 0.0, outer: float | None = None
 ) -> pa.Table:
-    """Of rows of `positions` the objects of which any lies in a cone: rows of `FOUND`.
+    """Of rows of `positions` the objects of which any lies in a cone: rows of `PLACED`.
 
-    An object has the position and the distance of the nearest row, and the detections of all.
+    An object has the position and the distance of the nearest row.
 
     Parameters
     ----------
@@ -78,14 +93,14 @@ def objects_in(
         Only objects whose distance is in ``[inner, outer)`` degrees; None is the whole cone.
     """
     if not rows.num_rows:
-        return FOUND.empty_table()
+        return PLACED.empty_table()
     away = separation(cone.centre, rows["ra"].to_numpy(), rows["dec"].to_numpy())
     every = np.arange(rows.num_rows)
     objects = nearest_rows(rows, every, np.zeros_like(every), away)
     inside = (objects.away >= inner) & (objects.away <= cone.radius) & objects.seen(cone.times)
     if outer is not None:
         inside &= objects.away < outer
-    return pa.table(objects.only(inside).columns_of(rows), FOUND)
+    return pa.table(objects.only(inside).columns_of(rows), PLACED)
 
 
 class Nearest(NamedTuple):
@@ -99,15 +114,13 @@ class Nearest(NamedTuple):
         Number of the row.
     away
         Degrees between the two.
-    detections, first, last
-        How many detections all rows of the object have, and the times (MJD) of the first and last.
+    last
+        The time (MJD) of the latest detection in all rows of the object.
     """
 
     number: np.ndarray
     row: np.ndarray
     away: np.ndarray
-    detections: np.ndarray
-    first: np.ndarray
     last: np.ndarray
 
     def seen(self, times: Times) -> np.ndarray:
@@ -121,9 +134,9 @@ class Nearest(NamedTuple):
         return Nearest(*(values[at] for values in self))
 
     def columns_of(self, rows: pa.Table) -> list[pa.ChunkedArray | np.ndarray]:
-        """The columns of `FOUND`."""
-        taken = rows.select(FOUND.names[:4]).take(pa.array(self.row))
-        return [*taken.columns, self.away * ARCSEC, self.detections, self.first, self.last]
+        """The columns of `PLACED`."""
+        taken = rows.select(PLACED.names[:4]).take(pa.array(self.row))
+        return [*taken.columns, self.away * ARCSEC]
 
 
 def nearest_rows(rows: pa.Table, row: np.ndarray, number: np.ndarray, away: np.ndarray) -> Nearest:
@@ -140,18 +153,9 @@ def nearest_rows(rows: pa.Table, row: np.ndarray, number: np.ndarray, away: np.n
     order = np.lexsort((away, code, number))
     new = (np.diff(code[order]) != 0) | (np.diff(number[order]) != 0)
     starts = np.flatnonzero(np.append(True, new))
-    detections, first, last = (
-        rows[name].to_numpy()[row[order]] for name in ("detections", "first_mjd", "last_mjd")
-    )
+    last = np.maximum.reduceat(rows["last_mjd"].to_numpy()[row[order]], starts)
     nearest = order[starts]
-    return Nearest(
-        number[nearest],
-        row[nearest],
-        away[nearest],
-        np.add.reduceat(detections, starts, dtype=np.int32),
-        np.minimum.reduceat(first, starts),
-        np.maximum.reduceat(last, starts),
-    )
+    return Nearest(number[nearest], row[nearest], away[nearest], last)
 
 
 def _rings(

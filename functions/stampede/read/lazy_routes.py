@@ -37,7 +37,7 @@ def _page(path: str, handler: Handler, *known: str) -> Route:
     return route(path, "pages", with_origin, *known)
 
 
-CONE = ("ra", "dec", "radius", "since", "nights", "format", "responseformat")
+CONE = ("ra", "dec", "radius", "since", "nights", "counts", "format", "responseformat")
 ROUTES = [
     _page("/", html.front_page),
     _page("/cone", cone_page.cone_page, "ra", "dec", "radius"),

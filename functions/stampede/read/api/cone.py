@@ -13,27 +13,43 @@ from starlette.responses import Response
 from stampede.lookup import response_warnings, sky
 from stampede.lookup.cone_search import Cone, Times, nearest_first
 from stampede.lookup.errors import BadParameter
+from stampede.lookup.object_counts import count_detections, leave_uncounted
 from stampede.read.api.bulk import SlotResponse
 from stampede.read.api.streams import last_bytes, pieces
 from stampede.read.formats.completeness import NONE, Completeness
 from stampede.read.formats.cone_writers import writers
 from stampede.read.formats.writers import Writer
-from stampede.read.service import ThreadRunner, service_of
+from stampede.read.service import ReadService, ThreadRunner, service_of
 from stampede.read.web import parameters
 from stampede.read.web.conditional import REVALIDATE, Representation, etag
 
 EXTENSIONS = {"votable": "vot"}
 MJD = 0.0, 1e6
+SMALL = 60 / sky.ARCSEC
+"""Degrees: a larger cone is a large query."""
 
 
 async def get_cone(request: Request) -> Response:
     """The objects around a position, the nearest first."""
     cone = wanted_cone(request)
+    counted = parameters.flag(request.query_params, "counts") is not False
     arcsec = cone.radius * sky.ARCSEC
     format = parameters.wanted_format(request, _media_types())
     writer = writers({"ra": cone.centre.ra, "dec": cone.centre.dec, "radius": arcsec})[format]()
-    found = nearest_first(service_of(request).lookup.positions, cone)
+    found = objects_around(service_of(request), cone, counted)
     return await respond(request, found, writer, EXTENSIONS.get(format, format))
+
+
+def objects_around(service: ReadService, cone: Cone, counted: bool = True) -> Iterator[pa.Table]:
+    """The objects in a cone, rows of `FOUND`, the nearest first; with nulls if not `counted`.
+
+    The light curves of those in a large cone go through the memory of large queries.
+    """
+    found = nearest_first(service.lookup.positions, cone)
+    if not counted:
+        return leave_uncounted(found)
+    lookup = service.lookup if cone.radius <= SMALL else service.bulk_lookup
+    return count_detections(found, lookup.light_curves)
 
 
 @cache
@@ -56,7 +72,8 @@ async def respond(
         body = await service.run(_whole, writer, first)
         whole = Representation(etag(body), writer.media_type, headers, REVALIDATE)
         return whole.not_modified(request) or whole.respond(request, body)
-    service.lookup.positions.announce_quarantine()
+    for table in (service.lookup.positions, service.lookup.detections):
+        table.announce_quarantine()
     with ExitStack() as held:
         held.enter_context(service.bulk_limit.slot(request.state.client))
         return SlotResponse(

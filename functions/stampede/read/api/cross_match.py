@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,25 +14,25 @@ from stampede.alerts.healpix import cells_of
 from stampede.alerts.positions import ORDER
 from stampede.errors import TooLarge
 from stampede.lookup import sky
-from stampede.lookup.cone_search import FOUND, MARGIN, Times, nearest_rows
+from stampede.lookup.cone_search import COUNTS, MARGIN, PLACED, Times, nearest_rows
 from stampede.lookup.errors import BadParameter
+from stampede.lookup.light_curves import LightCurves
+from stampede.lookup.object_counts import count_detections, leave_uncounted
 from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.read.api import bulk
 from stampede.read.api.cone import wanted_times
 from stampede.read.api.streams import Chunk
 from stampede.read.formats.writers import ArrowWriter, CsvWriter, ParquetWriter
 from stampede.read.service import service_of
+from stampede.read.web import parameters
 
 MOST = 100_000
 """Positions in one query."""
 WIDEST = 60 / sky.ARCSEC
 """Degrees of the largest radius around each: a chunk of positions is matched in memory."""
-MATCHED = pa.schema(
-    [
-        pa.field("position", pa.int64(), False, {"doc": "number of the position, from 0"}),
-        *FOUND,
-    ]
-)
+_POSITION = pa.field("position", pa.int64(), False, {"doc": "number of the position, from 0"})
+_NEAR = pa.schema([*PLACED, _POSITION])
+MATCHED = pa.schema([_POSITION, *PLACED, *COUNTS])
 WRITERS: bulk.Writers = {
     "csv": partial(CsvWriter, MATCHED),
     "parquet": partial(ParquetWriter, MATCHED),
@@ -50,9 +50,23 @@ async def post_cone(request: Request) -> Response:
     radius = sky.radius(query["radius"])
     if radius > WIDEST:
         raise BadParameter("radius", "must be at most 60 arcsec around each of many positions")
-    table = service_of(request).bulk_lookup.positions
-    match = Match(table, radius, wanted_times(request))
-    return await bulk.stream_of(request, match.parse, [table], match.read, WRITERS)
+    lookup = service_of(request).bulk_lookup
+    match = Match(lookup.positions, radius, wanted_times(request))
+    tables, read = [lookup.positions], match.read
+    if parameters.flag(query, "counts") is not False:
+        tables, read = [*tables, lookup.detections], partial(_counted, match, lookup.light_curves)
+    return await bulk.stream_of(request, match.parse, tables, read, WRITERS)
+
+
+def _counted(match: "Match", curves: LightCurves, numbers: Sequence[int]) -> Chunk[pa.Table]:
+    """As `Match.read`, with the detections counted."""
+    chunk = match.near(numbers)
+    return chunk._replace(found=_matched(count_detections([chunk.found], curves)))
+
+
+def _matched(found: Iterable[pa.Table]) -> pa.Table:
+    """Rows of `MATCHED`."""
+    return pa.concat_tables(found).select(MATCHED.names).cast(MATCHED)
 
 
 class Match:
@@ -73,7 +87,12 @@ class Match:
         return order
 
     def read(self, numbers: Sequence[int]) -> Chunk[pa.Table]:
-        """The objects around the positions of these numbers."""
+        """The objects around the positions of these numbers: rows of `MATCHED`, uncounted."""
+        chunk = self.near(numbers)
+        return chunk._replace(found=_matched(leave_uncounted([chunk.found])))
+
+    def near(self, numbers: Sequence[int]) -> Chunk[pa.Table]:
+        """The same as rows of `PLACED`, and the column `position`."""
         around = self._places[numbers].T
         order, index, cells = sky.cells_around_each(around[0], around[1], self._radius + MARGIN)
         ranges = sky.ranges_of(np.unique(cells), order)
@@ -82,7 +101,7 @@ class Match:
         damaged = self._table.damaged_between(cells << shift, (cells + 1) << shift)
         unreadable = set(np.asarray(numbers)[index[damaged]].tolist())
         if not tables:
-            return Chunk(MATCHED.empty_table(), set(), unreadable)
+            return Chunk(_NEAR.empty_table(), set(), unreadable)
         rows = pa.concat_tables(tables)
         by_cell = np.argsort(cells, kind="stable")
         keys = rows["healpix"].to_numpy() >> shift
@@ -101,10 +120,10 @@ class Match:
         away = sky.separation(centre, ra, dec)
         near = np.flatnonzero(away <= self._radius + MARGIN)
         if not len(near):
-            return MATCHED.empty_table()
+            return _NEAR.empty_table()
         objects = nearest_rows(rows, row[near], number[near], away[near])
         objects = objects.only((objects.away <= self._radius) & objects.seen(self._times))
-        return pa.table([objects.number, *objects.columns_of(rows)], MATCHED)
+        return pa.table([*objects.columns_of(rows), objects.number], _NEAR)
 
 
 def parse_places(body: bytearray, most: int) -> np.ndarray:

@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from stampede.errors import StampedeError
 from stampede.lookup import sky
-from stampede.lookup.cone_search import Cone, nearest_first
+from stampede.lookup.cone_search import Cone
 from stampede.lookup.errors import BadParameter
-from stampede.read.api.cone import respond
+from stampede.read.api.cone import objects_around, respond
 from stampede.read.formats.cone_writers import votable_writer
 from stampede.read.formats.votable import MEDIA_TYPE, VOTableWriter, error_document
 from stampede.read.service import service_of
@@ -34,7 +34,7 @@ async def get_cone(request: Request) -> Response:
         query = {name.upper(): value for name, value in request.query_params.multi_items()}
         cone, most = _cone(query), _most(query)
         writer = votable_writer()
-        found = nearest_first(service_of(request).lookup.positions, cone)
+        found = objects_around(service_of(request), cone)
         if not cone.radius or most == 0:
             found, writer.overflow = iter(()), most == 0
         elif most is not None:

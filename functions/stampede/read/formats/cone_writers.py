@@ -62,7 +62,8 @@ def _objects(found: pa.Table) -> pa.ChunkedArray:
     for before, name in zip(chain("{", repeat(",")), found.column_names, strict=False):
         column = found[name]
         quote = '"' if pa.types.is_string(column.type) else ""
-        pieces += [f'{before}"{name}":{quote}', pc.cast(column, pa.string()), quote]
+        text = pc.fill_null(pc.cast(column, pa.string()), "null")
+        pieces += [f'{before}"{name}":{quote}', text, quote]
     return pc.binary_join_element_wise(*pieces, "}", "")
 
 

@@ -6,12 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.lookup import sky
-from stampede.lookup.cone_search import Cone, nearest_first
-from stampede.lookup.lookup import Lookup
-from stampede.read.api.cone import wanted_cone
+from stampede.lookup.cone_search import Cone
+from stampede.read.api.cone import objects_around, wanted_cone
 from stampede.read.pages import page as pages
 from stampede.read.pages import search
-from stampede.read.service import service_of
+from stampede.read.service import ReadService, service_of
 
 MOST = 200
 """Objects on the page; it links to all of them."""
@@ -23,12 +22,12 @@ async def cone_page(request: Request) -> Response:
     if not request.query_params:
         return pages.html(pages.page("cone_form.html"))
     cone = wanted_cone(request, search.RADIUS)
-    return pages.html(await service.run(_page, service.lookup, cone))
+    return pages.html(await service.run(_page, service, cone))
 
 
-def _page(lookup: Lookup, cone: Cone) -> str:
+def _page(service: ReadService, cone: Cone) -> str:
     rows: list[dict[str, Any]] = []
-    for table in nearest_first(lookup.positions, cone):
+    for table in objects_around(service, cone):
         rows += table.slice(0, MOST + 1 - len(rows)).to_pylist()
         if len(rows) > MOST:
             break

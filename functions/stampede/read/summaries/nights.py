@@ -1,7 +1,7 @@
 """The nights of the store, and the alerts of one, the latest first.
 
-A night is a day of MJD (TAI). A pack has the alerts of one night; one of an earlier version is in the
-folder of its latest alert's night.
+A night is a day of MJD (TAI). A pack has the alerts of one night; one of an earlier version is in
+the folder of its latest alert's night.
 """
 
 from datetime import timedelta

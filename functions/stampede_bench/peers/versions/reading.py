@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 from stampede.errors import StampedeError
 from stampede_bench.figures import Figure, Rival
-from stampede_bench.instruments.cpu import Cpu
 from stampede_bench.instruments.servers import Servers
 from stampede_bench.peers import own
+from stampede_bench.peers.meter import Meter
 from stampede_bench.peers.reading import AT_ONCE, ask_all
 from stampede_bench.peers.versions.alerts import Sent
 from stampede_bench.peers.versions.live import Live
@@ -118,18 +118,32 @@ def one_turn(
     """The same requests to each version, the earlier one first."""
     earlier, this = versions
     for cell in asked:
-        before, now = (milliseconds(running, live, cell) for live in versions)
-        subject = f"CPU of read and Ceph, {alerts}, {cell.threads} at a time"
-        rival = Rival(earlier.version.title, before)
-        yield Figure(subject, f"{this.version.title}: {cell.what}", now, "ms/request", rival)
+        spent = [spent_on_reading(running, live, cell) for live in versions]
+        how = f"{alerts}, {cell.threads} at a time"
+        name = f"{this.version.title}: {cell.what}"
+        for subject, unit, before, now in (
+            (f"CPU of read and Ceph, {how}", "ms/request", spent[0].cpu, spent[1].cpu),
+            (f"GETs from S3, {how}", "/request", spent[0].gets, spent[1].gets),
+        ):
+            rival = Rival(earlier.version.title, before) if before else None
+            yield Figure(subject, name, now, unit, rival)
 
 
-def milliseconds(running: Servers, live: Live, cell: Cell) -> float:
-    """CPU time of a request."""
+class SpentOnReading(NamedTuple):
+    """Of a request: milliseconds of CPU time of `read` and Ceph, and GETs from S3."""
+
+    cpu: float
+    gets: float
+
+
+def spent_on_reading(running: Servers, live: Live, cell: Cell) -> SpentOnReading:
+    """What a request costs."""
     with live.awake("read"):
-        cpu = Cpu({"read": live.pids["read"]} | ceph(running))
+        meter = Meter(running, None, {"read": live.pids["read"]})
         ask(live, cell)
-        return 1e3 * sum(cpu.seconds().values()) / len(cell.items)
+        spent = meter.end()
+    cpu = sum(spent.cpu[name] for name in ("read", *ceph(running)))
+    return SpentOnReading(1e3 * cpu / len(cell.items), spent.requests["GET"] / len(cell.items))
 
 
 def ask(live: Live, cell: Cell) -> None:

@@ -1,5 +1,6 @@
 """GET /v1/cone on a real server: which objects it finds, in which order, and in which formats."""
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,28 +13,32 @@ from hypothesis import strategies as st
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.positions import positions_of
 from stampede.config.settings import Settings
-from stampede.lookup import cone_search
-from stampede.lookup.cone_search import Cone, nearest_first
+from stampede.lookup import cone_search, object_counts
+from stampede.lookup.cone_search import COUNTS, Cone, nearest_first
 from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.lookup.sky import Place
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
-from stampede.store.runs.schema import POSITIONS
+from stampede.store.runs.schema import DETECTIONS, POSITIONS
 from stampede.store.tables.table import Table
+from tests.support.read.html_page import html
 from tests.support.read.read_service import Reader, point, serving
 
 CENTRE = Place(0.814167, 16.145556)  # 00:03:15.4 +16:08:44
 
 
 def store(points: list[dict], batches: int = 1) -> MemoryObjects:
-    """A store with the positions of points that came in so many batches."""
+    """A store with points that came in so many batches, and their positions."""
     objects = MemoryObjects()
-    table = Table(objects, POSITIONS)
+    table, curves = Table(objects, POSITIONS), Table(objects, DETECTIONS)
     for start in range(batches):
         rows = pa.Table.from_pylist(points[start::batches], DETECTION)
-        table.append(positions_of(rows), Coverage.of({("t", 0): [start]}))
+        coverage = Coverage.of({("t", 0): [start]})
+        table.append(positions_of(rows), coverage)
+        curves.append(rows, coverage)
     table.close()
+    curves.close()
     return objects
 
 
@@ -132,24 +137,64 @@ def test_a_moving_object_is_found_wherever_it_was() -> None:
     objects = store(path, batches=5)
     for number in range(5):
         found = around(objects, Cone(Place(10.0 + number, 0.0), 1 / 3600)).to_pylist()
-        assert [(one["object_id"], one["last_mjd"]) for one in found] == [("77", 60000.0 + number)]
+        assert [(one["object_id"], one["ra"]) for one in found] == [("77", 10.0 + number)]
     [found] = around(objects, Cone(Place(12.1, 0.0), 5.0)).to_pylist()
-    assert (found["ra"], found["detections"]) == (12.0, 5)
+    assert found["ra"] == 12.0
 
 
-@pytest.mark.parametrize("apart", [0.3, 4.0])
-def test_the_detections_of_an_object_count_once(apart: float) -> None:
-    """In one cell the new version replaces the old one; detections in two cells are added."""
+def objects_of(read: Reader, query: str) -> list[dict]:
+    return read(f"/v1/cone?{query}").json()["objects"]
+
+
+def test_a_cone_counts_the_detections_of_the_light_curve() -> None:
+    """Those of all batches and places, each once; an id that two surveys use is of two objects."""
+    at = {"ra": 10.0, "dec": -5.0}
     points = [
-        point("7", "lsst", 1, 60000.0),
-        point("7", "lsst", 2, 60001.0, dec=-5.0 + apart / 3600),
+        *(point("7", "lsst", n, 60000.0 + n, ra=10.0, dec=-5.0 + n / 3600) for n in range(1, 8)),
+        *(point("7", "ztf", 70 + n, 59000.0 + n, **at) for n in range(3)),
+        point("7", "lsst", 20, 59990.0, forced=True, **at),
+        point("7", "ztf", 80, 58990.0, limit=True, **at),
+        point("7", "lsst", 9, 60100.0, withdrawn=True, **at),
     ]
-    objects = store(points[:1])
-    table = Table(objects, POSITIONS)
-    table.append(positions_of(pa.Table.from_pylist(points, DETECTION)), Coverage())
-    table.close()
-    [found] = around(objects, Cone(Place(10.0, -5.0), 1 / 3600)).to_pylist()
-    assert (found["detections"], found["first_mjd"], found["last_mjd"]) == (2, 60000.0, 60001.0)
+    objects = store([*points, *points[:5]], batches=4)
+    for read in serving(make_app(Settings(), objects)):
+        query = "ra=10&dec=-5&radius=10"
+        found = {each["survey"]: each for each in objects_of(read, query)}
+        uncounted = objects_of(read, f"{query}&counts=false")
+        shown = html(read(f"/cone?{query}"))[1]
+        curve = read("/v1/objects/7/lightcurve?forced=false&format=csv").data.decode()
+    assert [found["lsst"][name] for name in COUNTS.names] == [7, 60001.0, 60007.0]
+    assert [found["ztf"][name] for name in COUNTS.names] == [3, 59000.0, 59002.0]
+    assert [each["detections"] for each in uncounted] == [None, None]
+    assert re.findall(r"<td>(\d+)</td>", shown) == [
+        str(each["detections"]) for each in found.values()
+    ]
+    assert curve.count("lsst") == 7
+
+
+def test_an_object_without_points_is_found_and_not_counted() -> None:
+    """Positions are stored before points."""
+    objects = store(sample())
+    for info in objects.list("tables/detections/"):
+        objects.delete(info.key)
+    for read in serving(make_app(Settings(), objects)):
+        found = objects_of(read, "ra=0.814167&dec=16.145556&radius=5")
+    assert [each["object_id"] for each in found] == ["ZTF21near", "ZTF21next"]
+    assert [each["detections"] for each in found] == [None, None]
+
+
+def test_many_objects_are_counted_in_parts(monkeypatch) -> None:
+    monkeypatch.setattr(object_counts, "MOST", 4)
+    points = [
+        point(f"o{n % 30}", "lsst", n + 1, 60000.0 + n, ra=10 + n % 30 / 3600, dec=0.0)
+        for n in range(75)
+    ]
+    for read in serving(make_app(Settings(), store(points, batches=3))):
+        found = objects_of(read, "ra=10&dec=0&radius=60")
+        csv = read("/v1/cone?ra=10&dec=0&radius=60&format=csv").data.decode().splitlines()
+    assert [each["object_id"] for each in found] == [f"o{n}" for n in range(30)]
+    assert [each["detections"] for each in found] == [3] * 15 + [2] * 15
+    assert len(csv) == 31
 
 
 # Poles, both ends of right ascension, and anywhere.

@@ -59,6 +59,10 @@ def test_each_position_gets_what_a_cone_gets(read: Reader, radius: str) -> None:
         np.testing.assert_allclose(
             [row["distance"] for row in own], [row["distance"] for row in cone], atol=1e-7
         )
+        assert [row["detections"] for row in own] == [row["detections"] for row in cone]
+    uncounted = rows(read, places, f"radius={radius}&counts=false")
+    assert {row["detections"] for row in uncounted} <= {None}
+    assert [row["object_id"] for row in uncounted] == [row["object_id"] for row in found]
 
 
 @pytest.mark.long
@@ -86,7 +90,7 @@ def test_as_many_positions_as_a_query_may_have() -> None:
     body = "\n".join(f"{x},{y + 0.3 / 3600}" for x, y in zip(ra, dec, strict=True)).encode()
     for read in serving(make_app(Settings(), objects)):
         begin = time.perf_counter()
-        response = read("/v1/cone?radius=1&format=parquet", "POST", body)
+        response = read("/v1/cone?radius=1&counts=false&format=parquet", "POST", body)
         print(f"{count / (time.perf_counter() - begin):,.0f} positions/s")
     found = pq.read_table(io.BytesIO(response.data))
     own = found.filter(pc.equal(found["position"].cast(pa.string()), found["object_id"]))
