@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from astropy import units
 from astropy.coordinates import SkyCoord
 from astropy.table import Table
@@ -81,7 +82,7 @@ def _arcsec(radius: Any) -> float:
 
 
 def table_of(rows: pa.Table) -> Table:
-    """An astropy Table of the server's rows, with units; an MJD is a `Time`."""
+    """An astropy Table of the server's rows, with units; an MJD is a `Time`. Nulls are masked."""
     table = Table()
     for field in rows.schema:
         unit = (field.metadata or {}).get(b"unit", b"").decode()
@@ -89,12 +90,20 @@ def table_of(rows: pa.Table) -> Table:
         if pa.types.is_string(field.type):
             table[field.name] = [str(value) for value in values.to_pylist()]
         elif field.name.endswith("mjd"):
-            table[field.name] = Time(values.to_numpy(), format="mjd", scale="tai")
+            table[field.name] = Time(_masked(values), format="mjd", scale="tai")
             continue
         else:
-            table[field.name] = values.to_numpy()
+            table[field.name] = _masked(values)
         table[field.name].unit = Unit(unit) if unit else None
     return table
+
+
+def _masked(values: pa.ChunkedArray) -> Any:
+    """An array of numbers, masked if any is null."""
+    if not values.null_count:
+        return values.to_numpy()
+    filled = pc.fill_null(values, 0).to_numpy()
+    return np.ma.MaskedArray(filled, values.is_null().to_numpy())
 
 
 def _parsed(text: str) -> SkyCoord:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from astropy import units
 from astropy.coordinates import SkyCoord
@@ -16,7 +17,7 @@ from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
-from stampede.store.runs.schema import POSITIONS
+from stampede.store.runs.schema import DETECTIONS, POSITIONS
 from stampede.store.tables.table import Table
 from stampede_client import queries
 from tests.support.read.read_service import point, serving
@@ -36,6 +37,9 @@ def sky() -> Iterator[stampede_client.Client]:
     rows = pa.Table.from_pylist(points, DETECTION)
     table.append(positions_of(rows), Coverage.of({("t", 0): [1]}))
     table.close()
+    curves = Table(objects, DETECTIONS)  # the points of the farthest object are to come
+    curves.append(rows.filter(pc.less(rows["source_id"], 3)), Coverage())
+    curves.close()
     for read in serving(make_app(Settings(), objects)):
         with stampede_client.connect(read.url) as st:
             yield st
@@ -55,6 +59,15 @@ def test_the_nearest_object_comes_first(sky, position, radius) -> None:
     assert found["distance"].unit == units.arcsec
     assert found["ra"].unit == units.deg
     assert found["distance"][0] == pytest.approx(1, abs=0.3)
+    assert list(found["detections"]) == [1, 1]
+
+
+def test_an_object_that_is_not_counted_yet_is_masked(sky) -> None:
+    found = sky.cone(RA, DEC, 2 * units.deg)
+    assert list(found["object_id"]) == ["ZTF21near", "ZTF21next", "ZTF21far"]
+    for name in ("detections", "first_mjd", "last_mjd"):
+        assert list(found[name].mask) == [False, False, True]
+    assert list(found["first_mjd"][:2].mjd) == [59000.0, 59005.0]
 
 
 def test_positions_may_be_numbers(sky) -> None:
