@@ -5,7 +5,11 @@ This crosses all rooms: decoding, the alert functions, the store and the read se
 
 import io
 import json
+import re
+from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 
 import fastavro
 import pytest
@@ -13,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.types import Message
 
 from stampede.alerts import surveys
-from stampede.alerts.framing import Framing
+from stampede.alerts.framing import Framing, writer_schema
 from stampede.alerts.surveys.survey import Survey
 from stampede.config.settings import Settings
 from stampede.errors import Unusable
@@ -22,6 +26,7 @@ from stampede.events.workers.worker import Batch
 from stampede.handlers import cutouts, lightcurves
 from stampede.images.fits import unpack
 from stampede.read.app import make_app
+from stampede.read.web import static_files
 from stampede.runtime.timescale import TAI_MINUS_UTC
 from stampede.store.objects.memory import MemoryObjects
 from tests.support.alerts import argus, made_alerts
@@ -32,14 +37,17 @@ FITS = made_alerts.FITS
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(surveys.MODULES, "argus", "tests.support.alerts.argus")
+    static_files._files.cache_clear()
+    yield
+    static_files._files.cache_clear()
 
 
 def alert(number: int, history: int = 3, **changes) -> bytes:
     rows = [
-        {"id": 100 * number + n, "mjdUtc": 60000.0 + n, "filter": "g", "uJy": 1.5, "uJyErr": 0.25}
-        for n in range(history + 1)
+        {"id": 100 * number + n, "mjdUtc": 60000.0 + n, "filter": band, "uJy": 1.5, "uJyErr": 0.25}
+        for n, band in zip(range(history + 1), cycle(["g", "V9"]))
     ]
     record = {
         **{"alertId": number, "star": f"star-{number}", "measurement": rows.pop()},
@@ -55,6 +63,10 @@ def test_each_survey_has_all_names_of_the_protocol(name: str) -> None:
     survey = surveys.surveys()[surveys.names().index(name)]
     assert isinstance(survey, Survey)
     assert name == survey.NAME
+    assert all(re.fullmatch("[A-Za-z][A-Za-z0-9]*", band) for band in survey.BANDS)
+    colours = [colour for band in survey.BANDS.values() for colour in band]
+    assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)
+    assert all(page.format("x") != page for page in survey.OBJECT_PAGES.values())
 
 
 def test_the_framing_recognises_its_schema() -> None:
@@ -130,6 +142,45 @@ async def test_the_functions_store_it_and_the_read_service_serves_it(tmp_path, m
         status, body = await get(app, "/v1/alerts/1?survey=zwicky")
         assert status == 400
         assert b"must be one of lsst, ztf, argus" in body
+
+
+@pytest.mark.anyio
+async def test_pages_and_routes_know_its_bands(tmp_path, monkeypatch) -> None:
+    objects = MemoryObjects()
+    for function in (cutouts, lightcurves):
+        monkeypatch.setattr(function, "open_objects", lambda settings: objects)
+        flush = function.make_batch_storer(Settings(spool=tmp_path))
+        assert flush(Batch([alert(1)], [Position("argus-alerts", 0, 0)])).outcomes == [None]
+    app = make_app(Settings(), objects)
+    async with app.router.lifespan_context(app):
+        path = "/v1/objects/star-1/lightcurve?format=json&band="
+        status, body = await get(app, path + "V9")
+        assert {row["band"] for row in json.loads(body)["detections"]} == {"V9"}
+        status, body = await get(app, path + "V8")
+        assert (status, b"one or more of u, g, r, i, z, y, V9" in body) == (400, True)
+
+        page = (await get(app, "/objects/star-1"))[1].decode()
+        assert re.findall('name="bands" value="(.*?)"', page) == ["g", "V9"]
+        assert 'href="https://argus.example/stars/star-1"' in page
+        style = re.search("/static/page[.0-9a-f]+css", page)
+        assert style
+        css = (await get(app, style[0]))[1].decode()
+        assert ".band-V9 { color: #8a5a00; }" in css.partition("prefers-color-scheme")[2]
+        assert ".band-V9 { color: #e0b050; }" in css.rpartition("prefers-color-scheme")[2]
+        assert "section:has(#show-V9:not(:checked)) .plot .band-V9 { display: none; }" in css
+        _, body = await get(app, "/objects/star-1?bands=V9")
+        assert re.findall('value="(.*?)" checked', body.decode())[0] == "V9"
+        assert (await get(app, "/objects/star-1?bands=V8"))[0] == 400
+
+
+def test_an_alert_that_two_surveys_may_have_sent_is_of_neither(monkeypatch) -> None:
+    twin = SimpleNamespace(**vars(argus) | {"NAME": "twin"})
+    monkeypatch.setattr(surveys, "_load", lambda module: twin if module == "twin" else argus)
+    monkeypatch.setattr(surveys, "MODULES", {"argus": "argus", "twin": "twin"})
+    schema = argus.built_in_schemas()[7]
+    with pytest.raises(Unusable, match=r"the schema alert has the fields of ARGUS's and TWIN's"):
+        writer_schema(schema)
+    assert writer_schema(schema | {"name": "twin.alert"}).survey is twin
 
 
 def test_the_page_names_every_part_of_a_survey() -> None:

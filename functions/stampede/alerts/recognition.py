@@ -38,19 +38,24 @@ def survey_of(name: str, schema: Schema) -> Survey:
     Raises
     ------
     UnknownSurvey
-        It is not one of a survey that Stampede knows; the message says why.
+        It is not one of a survey that Stampede knows, or fits several; the message says why.
     """
     fields = schemas.record_fields(schema, schema) or {}
     named = _named_survey(name)
-    reasons = {}
+    reasons, fitting = {}, []
     for survey in surveys():
         missing = _missing(survey, fields, schema)
-        if named not in ("", survey.NAME):
-            reasons[survey.NAME] = "its schema has another name"
-        elif not missing:
-            return survey
         if missing:
             reasons[survey.NAME] = f"no field {missing}"
+        elif named not in ("", survey.NAME):
+            reasons[survey.NAME] = "its schema has another name"
+        else:
+            fitting.append(survey)
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        several = " and ".join(f"{survey.NAME.upper()}'s" for survey in fitting)
+        raise UnknownSurvey(f"the schema {_shown(name)} has the fields of {several} alerts alike")
     neither = " nor ".join(f"{each.upper()}'s ({reason})" for each, reason in reasons.items())
     shown = _shown(name)
     if named and named not in reasons:

@@ -63,7 +63,9 @@ def simplify(schema: Schema) -> Schema:
     """The same schema reduced to names and types, with simple names.
 
     Both schemas read the same bytes. Two types whose names differ only in their namespace stay
-    two types: the second gets a suffix (``cutout``, ``cutout_2``).
+    two types: the second gets a suffix (``cutout``, ``cutout_2``). Avro forbids two fields of one
+    name in a record, but WINTER's schema has some: the last keeps the name, as for fastavro, and
+    those before get a suffix.
 
     Raises `Undecodable` if `schema` is not an Avro schema, or is larger than any alert needs. It
     may come from anybody.
@@ -215,9 +217,9 @@ class _Simplifier:
                 if not _NAME.fullmatch(field["name"]):
                     raise Undecodable(f"the Avro schema has a field named {field['name'][:80]!r}")
             fields = [self.reduce(field["type"], namespace) for field in schema["fields"]]
+            names = _distinct([field["name"] for field in schema["fields"]])
             reduced["fields"] = [
-                {"name": field["name"], "type": kind}
-                for field, (kind, _) in zip(schema["fields"], fields, strict=True)
+                {"name": name, "type": kind} for name, (kind, _) in zip(names, fields, strict=True)
             ]
             size = self.sum(fields, least=sum(size.least for _, size in fields))
         elif schema["type"] == "enum":
@@ -251,6 +253,23 @@ class _Simplifier:
             raise Undecodable(f"the Avro schema defines more than {MOST_TYPES // 10:,} types")
         names = (simple if i == 1 else f"{simple}_{i}" for i in count(1))
         return next(name for name in names if name not in self.sizes)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The names, with a number after each that comes again later."""
+    if len({*names}) == len(names):
+        return [*names]
+    last = {name: at for at, name in enumerate(names)}
+    taken, numbers = {*names}, dict.fromkeys(names, 2)
+    found = []
+    for at, name in enumerate(names):
+        new = name
+        while at != last[name] and new in taken:
+            new = f"{name}_{numbers[name]}"
+            numbers[name] += 1
+        taken.add(new)
+        found.append(new)
+    return found
 
 
 def _logical(schema: dict[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from stampede.runtime import lazy_arrow_compute as pc
 
-BANDS = "ugrizy"
-"""In order of wavelength."""
 NO_BAND = "none"
 """Name of the band of a point that has none."""
 

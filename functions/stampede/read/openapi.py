@@ -18,7 +18,7 @@ from stampede.images.stretch import Stretch
 from stampede.images.thumbnail import SHAPE
 from stampede.lookup.cone_search import FOUND
 from stampede.lookup.object_alerts import MOST_FRAMES
-from stampede.lookup.points import BANDS, NO_BAND, PointKind
+from stampede.lookup.points import NO_BAND, PointKind
 from stampede.read.api.bulk import CUTOUT_WRITERS, LIGHT_CURVE_WRITERS, Writers
 from stampede.read.api.cross_match import WRITERS as MATCH_WRITERS
 from stampede.read.api.cutouts import MAX_SIZE, Hdus, Limits, View
@@ -60,7 +60,7 @@ def _choices() -> dict[str, Any]:
         "orientations": [*map(str, Orientation)],
         "axes": [*map(str, Axis)],
         "fluxes": [*map(str, Flux)],
-        "bands": [*BANDS, NO_BAND],
+        "bands": [*surveys.bands(), NO_BAND],
         "point_kinds": [*map(str, PointKind)],
         "cone_columns": {field.name: _column(field) for field in FOUND},
         "detection_columns": {field.name: _column(field) for field in COLUMNS},

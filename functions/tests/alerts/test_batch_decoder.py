@@ -3,6 +3,7 @@
 import gzip
 import math
 
+import pyarrow as pa
 import pytest
 
 from stampede.alerts.isolation import Isolation
@@ -31,6 +32,19 @@ def test_all_real_alerts_in_one_batch(decoder) -> None:
     messages = made_alerts.real_alerts()
     assert len(messages) > 100
     assert_as_the_oracle(decoder, messages)
+
+
+def test_a_field_that_the_schema_has_twice_is_read_as_fastavro_reads_it(decoder) -> None:
+    """WINTER's schema has one. Both values are stored."""
+    schema = made_alerts.ztf_schema()
+    (candidate,) = (f["type"] for f in schema["fields"] if f["name"] == "candidate")
+    again = [field for field in candidate["fields"] if field["name"] in ("jd", "rb")]
+    candidate["fields"] += [field | {"type": "float"} for field in again]
+    message = made_alerts.contained([made_alerts.ztf_record()], schema)
+    assert_as_the_oracle(decoder, [message, made_alerts.ztf_alert(7)])
+    (raw,) = (each.table for each in decoder.detections([message]).raw)
+    stored = raw["candidate"].type
+    assert [stored.field(name).type for name in ("jd_2", "jd")] == [pa.float64(), pa.float32()]
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy"])

@@ -57,6 +57,23 @@ def test_decodes_as_the_published_schema_does(schema_id):
     assert again.getvalue() == written.getvalue()
 
 
+def test_of_fields_with_one_name_the_last_keeps_it():
+    names = ["a", "b", "a", "a_2", "a"]
+    schema = {"type": "record", "name": "x", "fields": [{"name": n, "type": "int"} for n in names]}
+    assert [field["name"] for field in simplify(schema)["fields"]] == [
+        "a_3",
+        "b",
+        "a_4",
+        "a_2",
+        "a",
+    ]
+    record = bytes([2, 4, 6, 8, 10])  # 1 to 5
+    theirs = fastavro.schemaless_reader(io.BytesIO(record), fastavro.parse_schema(schema))
+    ours = fastavro.schemaless_reader(io.BytesIO(record), parsed(simplify(schema)))
+    assert theirs == {"a": 5, "b": 2, "a_2": 4}
+    assert ours == theirs | {"a_3": 1, "a_4": 3}
+
+
 def test_unknown_id_is_named():
     with pytest.raises(Undecodable, match="1102"):
         built_in_schema(1102)

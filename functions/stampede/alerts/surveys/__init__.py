@@ -15,7 +15,7 @@ from functools import cache
 from importlib import import_module
 from typing import cast
 
-from stampede.alerts.surveys.survey import Survey
+from stampede.alerts.surveys.survey import Band, Survey
 
 # Name of the survey to its module. Modules are imported at first use: the read service needs the
 # names alone, and the simulator only Rubin's schemas.
@@ -38,6 +38,15 @@ def surveys() -> list[Survey]:
 def named(name: str) -> Survey:
     """The survey of that name. Raises `KeyError` if there is none."""
     return _load(MODULES[name])
+
+
+def bands() -> dict[str, Band]:
+    """The bands of all surveys by name, in the order of the registry and then of wavelength."""
+    found: dict[str, Band] = {}
+    for survey in surveys():
+        for name, band in survey.BANDS.items():
+            found.setdefault(name, band)
+    return found
 
 
 @cache

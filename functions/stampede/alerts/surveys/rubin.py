@@ -15,7 +15,7 @@ from stampede.alerts.arrays import Rows, concat, constant, explode, table_of
 from stampede.alerts.bounds import check_image
 from stampede.alerts.columns import DETECTION, FLAGS
 from stampede.alerts.surveys.rubin_schemas import rubin_schemas
-from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, NotFits, SkyAxes
+from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, Band, NotFits, SkyAxes
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.timescale import MJD_TAI_OF_1970
 
@@ -44,6 +44,19 @@ HISTORY_FIELDS: Sequence[str] = (
 # images takes longer steps the longer this is (docs/adr/0011-one-file-to-decode.md).
 IMAGE_MAGIC: bytes = b"SIMPLE  = %20s" % b"T"
 SKY_AXES: SkyAxes | None = None  # each header has its own
+BANDS: Mapping[str, Band] = {
+    "u": Band("#0c71ff", "#5aa9ff"),
+    "g": Band("#2f9e4d", "#4cd07d"),
+    "r": Band("#c61c00", "#ff6a4d"),
+    "i": Band("#ba7f00", "#f2c230"),
+    "z": Band("#d6248a", "#ff7cc4"),
+    "y": Band("#5d0000", "#d39a86"),
+}
+OBJECT_PAGES: Mapping[str, str] = {
+    "ALeRCE": "https://lsst.alerce.online/object/{}?survey=lsst",
+    "Fink": "https://lsst.fink-portal.org/{}",
+    "Lasair": "https://lasair.lsst.ac.uk/objects/{}/",
+}
 HEAD = (
     *("diaSourceId", "diaObjectId", "ssObjectId", "midpointMjdTai", "midPointTai"),
     *("band", "filterName", "ra", "dec", "decl", "timeProcessedMjdTai", "time_processed"),

@@ -31,6 +31,13 @@ class SkyAxes(NamedTuple):
     y_north: float
 
 
+class Band(NamedTuple):
+    """How pages show a band: its colour on a light and on a dark ground, ``#rrggbb``."""
+
+    light: str
+    dark: str
+
+
 class NotFits(Exception):
     """An image is not a FITS file; `begin` is its first bytes, `why` says more."""
 
@@ -45,13 +52,15 @@ class Survey(Protocol):
     Attributes
     ----------
     NAME
-        Its name in rows, object keys and queries.
+        Its name in rows, object keys and queries: small letters and digits. If the full name of a
+        schema names a survey, it is the one whose name begins a word of it.
     OWN_FIELD
-        A top-level field that every version of its alert schema has, and no schema of another
-        survey has.
+        Top-level field with the alert's own measurement, a record, in every version of its alert
+        schema. Another survey may name its record alike.
     REQUIRED_FIELDS
         Fields that an alert needs to be one of this survey's, beside `OWN_FIELD`: ``a``, or
-        ``a.b`` for a field of a nested record. Each is a tuple of the names that it has had.
+        ``a.b`` for a field of a nested record. Each is a tuple of the names that it has had. They
+        tell the survey's alerts from those of every other survey.
     CUTOUT_FIELDS
         Top-level field of each kind of cutout (`columns.KINDS`).
     HISTORY_FIELDS
@@ -60,6 +69,12 @@ class Survey(Protocol):
         The first bytes of every image in a record, as the survey sends it.
     SKY_AXES
         How its cutouts lie on the sky if their headers do not say it; None if that is not known.
+    BANDS
+        Every band of its points, by the name that rows have, in order of wavelength. A name has
+        letters and digits alone. A band of an earlier survey keeps that survey's colours.
+    OBJECT_PAGES
+        Pages about an object elsewhere: an address by the name of the site, with ``{}`` in place of
+        the object's id.
     """
 
     NAME: str
@@ -69,6 +84,8 @@ class Survey(Protocol):
     HISTORY_FIELDS: Sequence[str]
     IMAGE_MAGIC: bytes
     SKY_AXES: SkyAxes | None
+    BANDS: Mapping[str, Band]
+    OBJECT_PAGES: Mapping[str, str]
 
     def built_in_schemas(self) -> Mapping[int, dict[str, Any]]:
         """Avro schemas by Confluent id, oldest first. All others come from the registry."""

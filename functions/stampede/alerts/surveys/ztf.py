@@ -16,11 +16,13 @@ import pyarrow as pa
 from stampede.alerts.arrays import Rows, concat, explode, table_of
 from stampede.alerts.bounds import DEFLATE_RATIO, MOST_IMAGE_BYTES, TooManyPixels, check_image
 from stampede.alerts.columns import DETECTION
+from stampede.alerts.surveys.rubin import BANDS as RUBIN_BANDS
 from stampede.alerts.surveys.rubin import check_file as check_raw_file
 from stampede.alerts.surveys.survey import (
     FITS_BLOCK,
     FITS_MAGIC,
     PROGRAMID,
+    Band,
     NotFits,
     SkyAxes,
 )
@@ -50,10 +52,16 @@ HISTORY_FIELDS: Sequence[str] = ("prv_candidates", "fp_hists")
 IMAGE_MAGIC: bytes = b"\x1f\x8b\x08"  # gzip's magic number and method (RFC 1952, 2.3.1)
 # Stamps have no coordinates. x grows to the west and y to the south: see docs/adr/0032-north-up.md.
 SKY_AXES: SkyAxes | None = SkyAxes(-1.012 / 3600, 0.0, 0.0, -1.012 / 3600)
+BANDS: Mapping[str, Band] = {name: RUBIN_BANDS[name] for name in "gri"}
+OBJECT_PAGES: Mapping[str, str] = {
+    "ALeRCE": "https://alerce.online/object/{}",
+    "Fink": "https://ztf.fink-portal.org/{}",
+    "Lasair": "https://lasair-ztf.lsst.ac.uk/objects/{}/",
+}
 HEAD = ("candid", "jd", "fid", "ra", "dec", "programid")
 # Days by which an alert's own measurement counts as later than its copies in later histories.
 OWN_LATER = 1 / 86400
-BANDS = pa.array([None, "g", "r", "i"])  # by fid
+BAND_OF_FID = pa.array([None, "g", "r", "i"])
 JD_UTC_TO_MJD_TAI = -2400000.5 + TAI_MINUS_UTC
 AB_ZERO = 31.4  # magnitude of 1 nJy
 MISSING = -99999.0  # how forced photometry writes "no value"
@@ -232,7 +240,7 @@ def _band(rows: Rows) -> pa.Array:
     known = pc.if_else(
         pc.is_in(fid, pa.array([1, 2, 3], pa.int32())), fid, pa.scalar(0, pa.int32())
     )
-    return BANDS.take(pc.fill_null(known, 0))
+    return BAND_OF_FID.take(pc.fill_null(known, 0))
 
 
 def _flux(mag: pa.Array) -> pa.Array:

@@ -6,11 +6,12 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
+from stampede.alerts import surveys
 from stampede.lookup import response_warnings
 from stampede.lookup.as_of import Known, Moment, points_at
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.lookup import FEW
-from stampede.lookup.points import BANDS, PointFilter
+from stampede.lookup.points import PointFilter
 from stampede.read.formats.light_curves import FORMATS, Format, with_magnitudes
 from stampede.read.service import service_of
 from stampede.read.web import parameters
@@ -88,8 +89,9 @@ def point_filter(request: Request) -> PointFilter:
     """The points that the query parameters name."""
     query = request.query_params
     bands = [band for text in query.getlist("band") for band in text.split(",")]
-    if not all(band in BANDS and len(band) == 1 for band in bands):
-        raise BadParameter("band", f"must be one or more of {', '.join(BANDS)}: {bands!r:.60}")
+    known = surveys.bands() if bands else {}
+    if not all(band in known for band in bands):
+        raise BadParameter("band", f"must be one or more of {', '.join(known)}: {bands!r:.60}")
     return PointFilter(
         bands=tuple(bands),
         forced=parameters.flag(query, "forced"),

@@ -4,25 +4,15 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from stampede.alerts import surveys
 from stampede.read.pages.page import position_of
 
 
 def links(object_id: str, survey: str, detections: pa.Table) -> dict[str, str]:
     """Pages of other services about an object and its last position, by their names."""
     name = quote(object_id, safe="")
-    links: dict[str, str] = {}
-    if survey == "ztf":
-        links |= {
-            "ALeRCE": f"https://alerce.online/object/{name}",
-            "Fink": f"https://ztf.fink-portal.org/{name}",
-            "Lasair": f"https://lasair-ztf.lsst.ac.uk/objects/{name}/",
-        }
-    elif survey == "lsst":
-        links |= {
-            "ALeRCE": f"https://lsst.alerce.online/object/{name}?survey=lsst",
-            "Fink": f"https://lsst.fink-portal.org/{name}",
-            "Lasair": f"https://lasair.lsst.ac.uk/objects/{name}/",
-        }
+    known = surveys.named(survey).OBJECT_PAGES if survey in surveys.names() else {}
+    links = {site: address.format(name) for site, address in known.items()}
     position = position_of(detections)
     if position is None:
         return links

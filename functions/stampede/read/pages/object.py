@@ -9,11 +9,12 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
+from stampede.alerts import surveys
 from stampede.alerts.columns import KINDS
 from stampede.lookup.errors import UnknownObject
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.object_alerts import MOST_FRAMES, stored_alerts
-from stampede.lookup.points import BANDS, NO_BAND, PointFilter, PointKind, bands_of, kinds_of
+from stampede.lookup.points import NO_BAND, PointFilter, PointKind, bands_of, kinds_of
 from stampede.read.formats.light_curves import FORMATS
 from stampede.read.pages import page as pages
 from stampede.read.pages.external_links import links
@@ -179,7 +180,7 @@ def render(
         api=f"/v1/objects/{name}",
         survey=survey.upper(),
         facts=_facts(detections, curve.kinds),
-        bands=[band for band in (*BANDS, NO_BAND) if band in curve.bands],
+        bands=[band for band in (*surveys.bands(), NO_BAND) if band in curve.bands],
         kinds_of_points=_kinds(curve, values),
         choices=choices,
         plot=light_curve_svg(detections, quantity, curve.hrefs, chosen, fold),

@@ -6,8 +6,9 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
+from stampede.alerts import surveys
 from stampede.lookup.errors import BadParameter
-from stampede.lookup.points import BANDS, NO_BAND, PointKind
+from stampede.lookup.points import NO_BAND, PointKind
 from stampede.read.plots.light_curve import Axis, Flux, Quantity
 from stampede.read.web import parameters
 
@@ -63,7 +64,7 @@ class Choices(NamedTuple):
         return cls(
             parameters.choice(query, "axis", Axis, Axis.FLUX),
             parameters.choice(query, "flux", Flux, Flux.DIFFERENCE),
-            _several(query, "bands", (*BANDS, NO_BAND)),
+            _several(query, "bands", (*surveys.bands(), NO_BAND)),
             _several(query, "kinds", tuple(PointKind)),
             parameters.whole_number(query, "page", 1, MOST_PAGES),
             parameters.whole_number(query, "points", 1, MOST_PAGES) or 1,

@@ -1,22 +1,25 @@
 """Marks of a plot's points, as SVG.
 
-A limit is a triangle. Of the other points each band has a shape of its own, so that bands can be
-told apart without their colours.
+A limit is a triangle. Of the other points each band of a survey has a shape of its own, so that
+bands can be told apart without their colours.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
+from stampede.alerts import surveys
 from stampede.lookup.points import PointKind
 
 # Corners of the marks of a band, right of and below its point, of the radius of a circle's area.
-SHAPES = {
-    "u": ((0, -1.4), (1.25, 0.85), (-1.25, 0.85)),
-    "g": ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
-    "i": ((0, -1.35), (1.35, 0), (0, 1.35), (-1.35, 0)),
-    "z": ((-1, -1), (1, -1), (0, 0), (1, 1), (-1, 1), (0, 0)),
-    "y": ((-1.2, -0.5), (0, -1.3), (1.2, -0.5), (0.75, 1.05), (-0.75, 1.05)),
-}
+# The bands of all surveys take them in turn; that without corners is a circle.
+SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
+    ((0, -1.4), (1.25, 0.85), (-1.25, 0.85)),
+    ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
+    (),
+    ((0, -1.35), (1.35, 0), (0, 1.35), (-1.35, 0)),
+    ((-1, -1), (1, -1), (0, 0), (1, 1), (-1, 1), (0, 0)),
+    ((-1.2, -0.5), (0, -1.3), (1.2, -0.5), (0.75, 1.05), (-0.75, 1.05)),
+)
 
 
 class MarkFormat(NamedTuple):
@@ -36,10 +39,12 @@ def mark_format(kind: str, band: str, radius: float) -> MarkFormat:
         return MarkFormat('<path d="M%.1f %.1fh8l-4 7z">%s</path>', ((-4, -3),))
     if kind == PointKind.FORCED:
         radius *= 0.75
-    if band not in SHAPES:
+    known = list(surveys.bands())
+    shape = SHAPES[known.index(band) % len(SHAPES)] if band in known else ()
+    if not shape:
         circle = f'<circle cx="%.1f" cy="%.1f" r="{radius:.1f}">%s</circle>'
         return MarkFormat(circle, ((0, 0),))
-    corners = tuple((radius * right, radius * down) for right, down in SHAPES[band])
+    corners = tuple((radius * right, radius * down) for right, down in shape)
     path = "L".join(["%.1f %.1f"] * len(corners))
     return MarkFormat(f'<path class="shape" d="M{path}z">%s</path>', corners)
 

@@ -8,6 +8,7 @@ from isal import igzip
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from stampede.alerts import surveys
 from stampede.errors import NotFound
 from stampede.read.web.conditional import Representation, etag, preferred
 
@@ -33,10 +34,22 @@ def _files() -> dict[str, tuple[str, dict[str, bytes]]]:
     for path in _FOLDER.iterdir():
         if path.suffix in _TYPES:
             content = path.read_bytes()
+            if path.name == "page.css":
+                content += band_rules().encode()
             digest = blake2b(content, digest_size=8).hexdigest()
             contents = {"gzip": igzip.compress(content, mtime=0), "identity": content}
             found[f"{path.stem}.{digest}{path.suffix}"] = (_TYPES[path.suffix], contents)
     return found
+
+
+def band_rules() -> str:
+    """The part of the style sheet with the surveys' bands: their colours, and what hides each."""
+    light = dark = ""
+    for name, band in surveys.bands().items():
+        hidden = f"section:has(#show-{name}:not(:checked)) .plot .band-{name}"
+        light += f".band-{name} {{ color: {band.light}; }}\n{hidden} {{ display: none; }}\n"
+        dark += f"  .band-{name} {{ color: {band.dark}; }}\n"
+    return f"{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n"
 
 
 def address(name: str) -> str:

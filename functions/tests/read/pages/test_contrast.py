@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from stampede.lookup.points import BANDS, NO_BAND
+from stampede.alerts import surveys
+from stampede.lookup.points import NO_BAND
 from stampede.read.pages import page as pages
 
 CSS = (Path(pages.__file__).parents[1] / "static" / "page.css").read_text()
 LIGHT, DARK = CSS.partition("prefers-color-scheme: dark")[::2]
+BANDS = surveys.bands()
 
 
 def luminance(colour: str) -> float:
@@ -28,9 +30,10 @@ def luminance(colour: str) -> float:
 @pytest.mark.parametrize("css", [LIGHT, DARK], ids=["light", "dark"])
 def test_text_has_a_contrast_of_4_5_and_what_is_drawn_of_3(css):
     colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{3,6});", css.partition("}")[0]))
+    colours |= {name: band.light if css == LIGHT else band.dark for name, band in BANDS.items()}
     for names, least in (
-        (("ink", "soft", "accent", "good", "r"), 4.5),
-        (("stored", *BANDS, NO_BAND), 3.0),
+        (("ink", "soft", "accent", "good", "bad"), 4.5),
+        (("stored", "warning", *BANDS, NO_BAND), 3.0),
     ):
         for name in names:
             for ground in ("paper", "card"):

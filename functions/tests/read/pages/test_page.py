@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stampede.alerts import surveys
 from stampede.alerts.columns import DETECTION, KINDS
 from stampede.config.settings import Settings
-from stampede.lookup.points import BANDS
 from stampede.read.app import make_app
 from stampede.read.pages import page as pages
 from stampede.read.pages.object import Part, render
@@ -296,9 +296,11 @@ def test_the_latest_alerts_as_json(read):
     assert read("/v1/alerts?limit=101").status == 400
 
 
-def test_bands_have_shapes_of_their_own():
-    drawn = {marks.mark("detection", band, 0, 0, 4) for band in (*BANDS, "none")}
-    assert len(drawn) == len(BANDS)  # of r and of no band it is a circle
+def test_bands_of_a_survey_have_shapes_of_their_own():
+    for survey in surveys.surveys():
+        drawn = {marks.mark("detection", band, 0, 0, 4) for band in survey.BANDS}
+        assert len(drawn) == len(survey.BANDS)
+    assert marks.mark("detection", "r", 0, 0, 4) == marks.mark("detection", "none", 0, 0, 4)
 
 
 def test_one_unit_for_plot_and_table(read):

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from stampede.alerts.arrays import Rows, concat, explode, table_of
 from stampede.alerts.columns import DETECTION
-from stampede.alerts.surveys.survey import FITS_MAGIC, NotFits
+from stampede.alerts.surveys.survey import FITS_MAGIC, Band, NotFits
 from stampede.runtime.timescale import TAI_MINUS_UTC
 
 NAME = "argus"
@@ -18,6 +18,8 @@ CUTOUT_FIELDS = {"science": "imageNew", "template": "imageOld", "difference": "i
 HISTORY_FIELDS = ("earlier",)
 IMAGE_MAGIC = FITS_MAGIC
 SKY_AXES = None
+BANDS = {"g": Band("#2f9e4d", "#4cd07d"), "V9": Band("#8a5a00", "#e0b050")}
+OBJECT_PAGES = {"Argus": "https://argus.example/stars/{}"}
 
 _ROW = {"id": "long", "mjdUtc": "double", "filter": "string", "uJy": "float", "uJyErr": "float"}
 
