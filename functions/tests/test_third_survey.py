@@ -141,7 +141,7 @@ async def test_the_functions_store_it_and_the_read_service_serves_it(tmp_path, m
         assert len(json.loads(body)["detections"]) == 4
         status, body = await get(app, "/v1/alerts/1?survey=zwicky")
         assert status == 400
-        assert b"must be one of lsst, ztf, argus" in body
+        assert b"must be one of lsst, ztf, winter, argus" in body
 
 
 @pytest.mark.anyio
@@ -157,7 +157,7 @@ async def test_pages_and_routes_know_its_bands(tmp_path, monkeypatch) -> None:
         status, body = await get(app, path + "V9")
         assert {row["band"] for row in json.loads(body)["detections"]} == {"V9"}
         status, body = await get(app, path + "V8")
-        assert (status, b"one or more of u, g, r, i, z, y, V9" in body) == (400, True)
+        assert (status, b"one or more of u, g, r, i, z, y, Y, J, Hs, V9" in body) == (400, True)
 
         page = (await get(app, "/objects/star-1"))[1].decode()
         assert re.findall('name="bands" value="(.*?)"', page) == ["g", "V9"]

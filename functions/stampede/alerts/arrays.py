@@ -16,6 +16,7 @@ from stampede.runtime.decompression import Bytes
 # first bytes, the number of a buffer and where in it the value begins.
 _PLACE, _INLINE = struct.Struct("<i4sii"), struct.Struct("<i12s")
 _MOST_INLINE = 12  # bytes
+AB_ZERO = 31.4  # magnitude of 1 nJy
 
 
 class Rows:
@@ -98,6 +99,11 @@ def tidy(column: pa.Array) -> pa.Array:
     if not pa.types.is_floating(column.type):
         return column
     return pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+
+
+def nanojansky(magnitudes: pa.Array) -> pa.Array:
+    """AB magnitudes as nJy; also a zero point as nJy per count (Oke & Gunn 1983)."""
+    return pc.power(10.0, pc.divide(pc.subtract(AB_ZERO, magnitudes), 2.5))
 
 
 def views(values: Sequence[Bytes | None]) -> pa.Array:

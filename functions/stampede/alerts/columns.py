@@ -33,17 +33,17 @@ def _key(name: str, kind: pa.DataType, doc: str, unit: str = "") -> pa.Field:
 
 
 _OBJECT = (
-    _key("survey", pa.string(), "lsst or ztf"),
+    _key("survey", pa.string(), "lsst, ztf or winter"),
     _key(
         "object_id",
         pa.string(),
         "diaObjectId, else ssObjectId, else, where an alert has neither, its diaSourceId; "
-        "objectId (ztf)",
+        "objectId (ztf), objectid (winter)",
     ),
 )
 _TIME_AND_POSITION = (
-    _key("mjd", pa.float64(), "MJD TAI: mid-exposure (lsst), start of exposure (ztf)", "d"),
-    _column("band", pa.string(), "u g r i z y"),
+    _key("mjd", pa.float64(), "MJD TAI: mid-exposure (lsst), start of exposure (ztf, winter)", "d"),
+    _column("band", pa.string(), "u g r i z y (lsst), g r i (ztf), Y J Hs (winter)"),
     _column("ra", pa.float64(), "ICRS right ascension", "deg"),
     _column("dec", pa.float64(), "ICRS declination", "deg"),
 )
@@ -56,7 +56,7 @@ _MESSAGE = _column(
 )
 CUTOUT = pa.schema(
     [
-        _key("alert_id", pa.int64(), "diaSourceId (lsst), candid (ztf)"),
+        _key("alert_id", pa.int64(), "diaSourceId (lsst), candid (ztf, winter)"),
         _OBJECT[0],
         _key("kind", pa.string(), "science, template or difference"),
         _OBJECT[1],
@@ -65,8 +65,8 @@ CUTOUT = pa.schema(
         _column(
             "fits",
             pa.binary_view(),  # of the message: nothing copies an image before its pack
-            "the file as the survey sent it, FITS (lsst) or gzipped FITS (ztf); null where it sent "
-            "no such cutout",
+            "the file as the survey sent it, FITS (lsst) or gzipped FITS (ztf, winter); null where "
+            "it sent no such cutout",
         ),
     ]
 )
@@ -78,7 +78,8 @@ PACKED_CUTOUT = pa.schema(
         _column(
             "fits",
             pa.binary(),
-            "the file as the survey sent it, FITS (lsst) or gzipped FITS (ztf), up to its tail; "
+            "the file as the survey sent it, FITS (lsst) or gzipped FITS (ztf, winter), up to its "
+            "tail; "
             "null where it sent no such cutout",
         ),
         _column(
@@ -122,24 +123,28 @@ DETECTION = pa.schema(
         _column("total_flux", pa.float32(), "PSF flux on the science image, AB (lsst)", "nJy"),
         _column("total_flux_err", pa.float32(), "1 sigma of total_flux", "nJy"),
         _column(
-            "reliability", pa.float32(), "0 bogus to 1 real: reliability (lsst), drb, else rb (ztf)"
+            "reliability",
+            pa.float32(),
+            "0 bogus to 1 real: reliability (lsst), drb, else rb (ztf), rb (winter)",
         ),
         _column("visit", pa.int64(), "visit, in schemas before 7.0 ccdVisitId (lsst); pid (ztf)"),
-        _column("detector", pa.int32(), "detector (lsst), rcid (ztf)"),
-        _key("withdrawn", pa.bool_(), "the survey has withdrawn this point"),
+        _column("detector", pa.int32(), "detector (lsst), rcid (ztf), boardid (winter)"),
+        _key("withdrawn", pa.bool_(), "the survey has withdrawn this point; deprecated (winter)"),
         _key(
             "processed_mjd",
             pa.float64(),
             "MJD TAI when the survey made this version of the point: its own processing time, else "
-            "the time of the alert that carried it, else (ztf's history) of the point. An alert's "
-            "own ztf detection has a second more: it wins over its rounded copies in later alerts",
+            "the time of the alert that carried it, else (in histories of ztf and winter) of the "
+            "point. An alert's own detection (ztf, winter) has a second more: it wins over its "
+            "copies in later alerts, which are rounded or say less",
             "d",
         ),
         _column(
             "flags",
             pa.int32(),
             "what may be wrong with a detection, a bit for each flag below; 0 is a good one; null "
-            "where the survey sends no such flags (ztf; lsst's forced points; schemas before 7.0)",
+            "where the survey sends no such flags (ztf; winter; lsst's forced points; schemas "
+            "before 7.0)",
         ),
         _column(
             "procstatus",
@@ -150,8 +155,8 @@ DETECTION = pa.schema(
         _column(
             "limiting_mag",
             pa.float32(),
-            "5 sigma limiting magnitude of the difference image, AB: diffmaglim (ztf); lsst sends "
-            "none, for its points take 31.4 - 2.5 log10(5 flux_err)",
+            "5 sigma limiting magnitude of the difference image, AB: diffmaglim (ztf, winter); "
+            "lsst sends none, for its points take 31.4 - 2.5 log10(5 flux_err)",
             "mag",
         ),
         _column(

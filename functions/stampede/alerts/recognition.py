@@ -62,7 +62,8 @@ def survey_of(name: str, schema: Schema) -> Survey:
         whose = f"this is a {_shown(named).upper()} alert (schema {shown})"
     else:
         whose = f"the schema {shown} is of no survey" if shown else "the schema is of no survey"
-    names = " and ".join(each.upper() for each in reasons)
+    *others, last = (each.upper() for each in reasons)
+    names = f"{', '.join(others)} and {last}"
     raise UnknownSurvey(f"{whose}, Stampede knows {names}: it is neither {neither}")
 
 

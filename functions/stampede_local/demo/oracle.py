@@ -20,6 +20,7 @@ from stampede.errors import Undecodable
 
 KINDS = ("science", "template", "difference")
 ZTF_BANDS = {1: "g", 2: "r", 3: "i"}
+WINTER_BANDS = {1: "Y", 2: "J", 3: "Hs"}
 TAI_MINUS_UTC = 37 / 86400
 ZTF_NO_VALUE = -99999.0
 SINGLE_PRECISION = (
@@ -112,6 +113,8 @@ def read_record(message: bytes) -> tuple[str, Record]:
     record: Any = fastavro.schemaless_reader(stream, schema)  # noqa: TID251
     if stream.read(1):
         raise ValueError("bytes are left over after the record")
+    if "objectid" in record:
+        return "winter", record
     return ("ztf" if "candidate" in record else "lsst"), record
 
 
@@ -134,6 +137,10 @@ def detections(message: bytes) -> list[Record]:
         rows += [_rubin(row, identity, False) for row in record["prvDiaSources"] or []]
         rows += [_rubin(row, identity, True) for row in record["prvDiaForcedSources"] or []]
         rows += [_rubin_limit(r, identity) for r in record.get("prvDiaNondetectionLimits") or []]
+    elif survey == "winter":
+        own = _winter(record["candidate"], identity)
+        rows = [own | {"processed_mjd": own["mjd"] + 1 / 86400}]
+        rows += [_winter(row, identity) for row in record["prv_candidates"] or []]
     else:
         drb = "drb" in record["candidate"]
         own = _ztf(record["candidate"], identity, drb)
@@ -155,6 +162,10 @@ def _head(survey: str, record: Record) -> Record:
             "processed_mjd": mjd,
             "programid": record["candidate"]["programid"],
         }
+    if survey == "winter":
+        mjd = _mjd_of_jd(record["candidate"]["jd"])
+        identity = {"alert_id": record["candid"], "object_id": record["objectid"]}
+        return {"survey": survey, **identity, "mjd": mjd, "processed_mjd": mjd}
     source = record["diaSource"]
     mjd = _first(source, "midpointMjdTai", "midPointTai")
     return {
@@ -169,8 +180,11 @@ def _head(survey: str, record: Record) -> Record:
 
 
 def _cutouts(survey: str, record: Record) -> dict[str, bytes | None]:
-    files = {}
+    files: dict[str, bytes | None] = {}
     for kind in KINDS:
+        if survey == "winter":
+            files[kind] = gzip.decompress(record[f"cutout_{kind}"])
+            continue
         sent = record.get(f"cutout{kind.title()}")
         if survey == "ztf" and sent is not None:
             sent = gzip.decompress(sent["stampData"])
@@ -265,6 +279,27 @@ def _ztf(row: Record, identity: Record, drb: bool) -> Record:
         flux=flux if row["isdiffpos"] in ("t", "1") else -flux,
         flux_err=flux * row["sigmapsf"] * math.log(10) / 2.5,
         **common,
+    )
+
+
+def _winter(row: Record, identity: Record) -> Record:
+    mjd, flux = _mjd_of_jd(row["jd"]), _flux(row["magpsf"])
+    return _row(
+        identity,
+        forced=False,
+        limit=False,
+        source_id=row["candid"],
+        mjd=mjd,
+        band=WINTER_BANDS.get(row["fid"]),
+        ra=row["ra"],
+        dec=row["dec"],
+        flux=flux if row["isdiffpos"] else -flux,
+        flux_err=flux * row["sigmapsf"] * math.log(10) / 2.5,
+        reliability=row.get("rb"),
+        limiting_mag=row.get("diffmaglim"),
+        detector=row.get("boardid"),
+        withdrawn=row.get("deprecated", False),
+        processed_mjd=mjd,
     )
 
 

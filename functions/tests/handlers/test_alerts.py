@@ -155,7 +155,7 @@ def long_history() -> bytes:
 
 
 def foreign() -> bytes:
-    schema = made_alerts.row_type("winter.alert", {"candid": "long", "candidate": "long"})
+    schema = made_alerts.row_type("pgir.alert", {"candid": "long", "candidate": "long"})
     return made_alerts.contained([{"candid": 5, "candidate": 6}], schema)
 
 
@@ -185,7 +185,7 @@ def bad_inputs() -> dict[str, tuple[bytes, int, str]]:
         "2^60 floats": (HOSTILE["2^60 floats"](), 400, ""),
         "26,000 types": (HOSTILE["26,000 types"](), 400, "the limit is"),
         "10,000 types": (HOSTILE["10,000 types"](), 400, "more than 1,000 types"),
-        "foreign": (foreign(), 422, "this is a WINTER alert (schema winter.alert)"),
+        "foreign": (foreign(), 422, "this is a PGIR alert (schema pgir.alert)"),
         "long object id": (made_alerts.ztf_alert(objectId="Z" * 5000), 422, "1 to 64 letters"),
         "jd 0": (made_alerts.ztf_alert(candidate=candidate(jd=0.0)), 422, "before MJD 33282"),
         "programme 2": (

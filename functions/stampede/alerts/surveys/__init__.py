@@ -22,6 +22,7 @@ from stampede.alerts.surveys.survey import Band, Survey
 MODULES = {
     "lsst": "stampede.alerts.surveys.rubin",
     "ztf": "stampede.alerts.surveys.ztf",
+    "winter": "stampede.alerts.surveys.winter",
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stampede.alerts.arrays import Rows, concat, explode, table_of
+from stampede.alerts.arrays import Rows, concat, explode, nanojansky, table_of
 from stampede.alerts.bounds import DEFLATE_RATIO, MOST_IMAGE_BYTES, TooManyPixels, check_image
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.surveys.rubin import BANDS as RUBIN_BANDS
@@ -63,7 +63,6 @@ HEAD = ("candid", "jd", "fid", "ra", "dec", "programid")
 OWN_LATER = 1 / 86400
 BAND_OF_FID = pa.array([None, "g", "r", "i"])
 JD_UTC_TO_MJD_TAI = -2400000.5 + TAI_MINUS_UTC
-AB_ZERO = 31.4  # magnitude of 1 nJy
 MISSING = -99999.0  # how forced photometry writes "no value"
 
 
@@ -155,14 +154,14 @@ def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
 def _candidates(rows: Rows, heads: pa.Table, scored_by_drb: bool, later: float) -> pa.Table:
     candid = rows.get("candid", type=pa.int64())
     limit = candid.is_null()
-    flux = _flux(rows.get("magpsf", type=pa.float64()))
+    flux = nanojansky(rows.get("magpsf", type=pa.float64()))
     flux_err = pc.multiply(
         pc.multiply(flux, rows.get("sigmapsf", type=pa.float64())), math.log(10) / 2.5
     )
     sign = pc.if_else(
         pc.is_in(rows.get("isdiffpos", type=pa.string()), pa.array(["t", "1"])), 1, -1
     )
-    depth = pc.divide(_flux(rows.get("diffmaglim", type=pa.float64())), 5)
+    depth = pc.divide(nanojansky(rows.get("diffmaglim", type=pa.float64())), 5)
     none = pa.scalar(None, pa.float64())
     mjd = _mjd(rows)
     visit = rows.get("pid", type=pa.int64())
@@ -199,7 +198,7 @@ def _forced(rows: Rows, heads: pa.Table) -> pa.Table:
         _given(rows.get(name, type=pa.float64()))
         for name in ("forcediffimflux", "forcediffimfluxunc", "magzpsci")
     )
-    scale = _flux(zero)
+    scale = nanojansky(zero)
     visit = rows.get("pid", type=pa.int64())
     columns = {
         "object_id": heads["object_id"],
@@ -241,11 +240,6 @@ def _band(rows: Rows) -> pa.Array:
         pc.is_in(fid, pa.array([1, 2, 3], pa.int32())), fid, pa.scalar(0, pa.int32())
     )
     return BAND_OF_FID.take(pc.fill_null(known, 0))
-
-
-def _flux(mag: pa.Array) -> pa.Array:
-    """AB magnitudes as nJy; also a zero point as nJy per count."""
-    return pc.power(10.0, pc.divide(pc.subtract(AB_ZERO, mag), 2.5))
 
 
 def _not_negative(values: pa.Array) -> pa.Array:
