@@ -76,6 +76,23 @@ def simplify(schema: Schema) -> Schema:
         raise Undecodable(f"not an Avro schema: {error!r}") from error
 
 
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """The names, with a number after each that comes again later."""
+    if len({*names}) == len(names):
+        return [*names]
+    last = {name: at for at, name in enumerate(names)}
+    taken, numbers = {*names}, dict.fromkeys(names, 2)
+    found = []
+    for at, name in enumerate(names):
+        new = name
+        while at != last[name] and new in taken:
+            new = f"{name}_{numbers[name]}"
+            numbers[name] += 1
+        taken.add(new)
+        found.append(new)
+    return found
+
+
 def alone(branch: Schema, union: Sequence[Schema]) -> Schema:
     """A branch of a simplified union, with the types that it takes from the other branches."""
     return _inlined(branch, definitions(union), set())
@@ -217,7 +234,7 @@ class _Simplifier:
                 if not _NAME.fullmatch(field["name"]):
                     raise Undecodable(f"the Avro schema has a field named {field['name'][:80]!r}")
             fields = [self.reduce(field["type"], namespace) for field in schema["fields"]]
-            names = _distinct([field["name"] for field in schema["fields"]])
+            names = distinct_names([field["name"] for field in schema["fields"]])
             reduced["fields"] = [
                 {"name": name, "type": kind} for name, (kind, _) in zip(names, fields, strict=True)
             ]
@@ -253,23 +270,6 @@ class _Simplifier:
             raise Undecodable(f"the Avro schema defines more than {MOST_TYPES // 10:,} types")
         names = (simple if i == 1 else f"{simple}_{i}" for i in count(1))
         return next(name for name in names if name not in self.sizes)
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """The names, with a number after each that comes again later."""
-    if len({*names}) == len(names):
-        return [*names]
-    last = {name: at for at, name in enumerate(names)}
-    taken, numbers = {*names}, dict.fromkeys(names, 2)
-    found = []
-    for at, name in enumerate(names):
-        new = name
-        while at != last[name] and new in taken:
-            new = f"{name}_{numbers[name]}"
-            numbers[name] += 1
-        taken.add(new)
-        found.append(new)
-    return found
 
 
 def _logical(schema: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from stampede.cli.deadletters import deadletters
 from stampede.cli.doctor import doctor
 from stampede.cli.get import get
 from stampede.cli.ingest import ingest
+from stampede.cli.inspect import inspect
 from stampede.cli.proofs import proofs
 from stampede.cli.publish import publish
 from stampede.cli.purge import purge
@@ -70,6 +71,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "setup": setup,
     "users": users,
     "ingest": ingest,
+    "inspect": inspect,
     "audit": audit,
     "status": status,
     "doctor": doctor,
