@@ -18,6 +18,7 @@ from starlette.types import Message
 
 from stampede.alerts import surveys
 from stampede.alerts.framing import Framing, writer_schema
+from stampede.alerts.surveys import ztf
 from stampede.alerts.surveys.survey import Survey
 from stampede.config.settings import Settings
 from stampede.errors import Unusable
@@ -181,6 +182,19 @@ def test_an_alert_that_two_surveys_may_have_sent_is_of_neither(monkeypatch) -> N
     with pytest.raises(Unusable, match=r"the schema alert has the fields of ARGUS's and TWIN's"):
         writer_schema(schema)
     assert writer_schema(schema | {"name": "twin.alert"}).survey is twin
+
+
+def test_an_alert_with_the_fields_of_two_surveys_is_of_the_one_that_asks_for_more(
+    monkeypatch,
+) -> None:
+    loose = SimpleNamespace(
+        **vars(ztf) | {"NAME": "loose", "REQUIRED_FIELDS": (("objectId",), ("candidate.jd",))}
+    )
+    for order in (("loose", "ztf"), ("ztf", "loose")):
+        monkeypatch.setattr(surveys, "_load", {"loose": loose, "ztf": ztf}.get)
+        monkeypatch.setattr(surveys, "MODULES", {name: name for name in order})
+        text = json.dumps(made_alerts.ztf_schema()).replace("ztf.alert", "alert")
+        assert writer_schema(json.loads(text)).survey is ztf
 
 
 def test_the_page_names_every_part_of_a_survey() -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "packets",
     "positions",
     "readable",
+    "recognition",
     "schema_groups",
     "schemas",
 ]

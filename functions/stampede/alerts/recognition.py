@@ -51,8 +51,9 @@ def survey_of(name: str, schema: Schema) -> Survey:
             reasons[survey.NAME] = "its schema has another name"
         else:
             fitting.append(survey)
-    if len(fitting) == 1:
-        return fitting[0]
+    specific = [one for one in fitting if all(_is_as_specific(one, other) for other in fitting)]
+    if len(specific) == 1:
+        return specific[0]
     if fitting:
         several = " and ".join(f"{survey.NAME.upper()}'s" for survey in fitting)
         raise UnknownSurvey(f"the schema {_shown(name)} has the fields of {several} alerts alike")
@@ -97,12 +98,17 @@ def _named_survey(name: str) -> str:
 
     The name of a survey that Stampede does not know is as the schema has it.
     """
-    words = [word for word in name.lower().split(".") if not _VERSION.fullmatch(word)]
-    telling = [word for word in words if word and word not in _NEUTRAL]
+    telling = telling_words(name)
     for survey in surveys():
         if any(word.startswith(survey.NAME) for word in telling):
             return survey.NAME
     return telling[0] if telling else ""
+
+
+def telling_words(name: str) -> list[str]:
+    """The words in a schema's full name that may tell its survey, in small letters."""
+    words = [word for word in name.lower().split(".") if not _VERSION.fullmatch(word)]
+    return [word for word in words if word and word not in _NEUTRAL]
 
 
 def _missing(survey: Survey, fields: Mapping[str, Schema], schema: Schema) -> str:
@@ -111,6 +117,15 @@ def _missing(survey: Survey, fields: Mapping[str, Schema], schema: Schema) -> st
         if not any(_has(fields, field, schema) for field in alternatives):
             return " or ".join(alternatives)
     return ""
+
+
+def _is_as_specific(one: Survey, other: Survey) -> bool:
+    """Whether one survey asks for each field that another asks for."""
+    own = [{one.OWN_FIELD}, *map(set, one.REQUIRED_FIELDS)]
+    return all(
+        any(names & {*wanted} for names in own)
+        for wanted in ((other.OWN_FIELD,), *other.REQUIRED_FIELDS)
+    )
 
 
 def _has(fields: Mapping[str, Schema], path: str, schema: Schema) -> bool:

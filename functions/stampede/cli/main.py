@@ -14,6 +14,7 @@ from stampede.cli.doctor import doctor
 from stampede.cli.get import get
 from stampede.cli.ingest import ingest
 from stampede.cli.inspect import inspect
+from stampede.cli.new import new
 from stampede.cli.proofs import proofs
 from stampede.cli.publish import publish
 from stampede.cli.purge import purge
@@ -87,6 +88,7 @@ GROUPS = {
     "proofs": proofs,
     "deadletters": deadletters,
     "token": token,
+    "new": new,
 }
 
 for name, command in COMMANDS.items():

@@ -3,4 +3,5 @@
 __all__ = [
     "report",
     "sample",
+    "survey_files",
 ]

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from stampede.errors import StampedeError
 from stampede.ingest import files
-from stampede.ingest.records import FileAlert
 from stampede.samples import fields as of_fields
 from stampede.samples import sample as samples
 from stampede.samples.fields import Field, fields_of, is_image, printable, shown
@@ -58,8 +57,7 @@ def inspect(paths: Iterable[Path], most: int) -> Iterator[Group | Unreadable]:
     for path in files.find(paths):
         firsts: dict[str, Sample] = {}
         counts: dict[str, int] = {}
-        for alert in islice(files.read([path], samples.MOST_BYTES), most):
-            found = _read(alert)
+        for found in read([path], most):
             if isinstance(found, Unreadable):
                 yield found
                 continue
@@ -68,6 +66,16 @@ def inspect(paths: Iterable[Path], most: int) -> Iterator[Group | Unreadable]:
             counts[key] = counts.get(key, 0) + 1
         for key, first in firsts.items():
             yield _group(str(path), first, counts[key])
+
+
+def read(paths: Iterable[Path], most: int) -> Iterator[Sample | Unreadable]:
+    """The first alerts of each file, as `inspect`."""
+    for path in files.find(paths):
+        for alert in islice(files.read([path], samples.MOST_BYTES), most):
+            try:
+                yield samples.read(alert)
+            except StampedeError as error:
+                yield Unreadable(alert.name, error.message)
 
 
 def as_dict(group: Group) -> dict[str, Any]:
@@ -130,13 +138,6 @@ def as_text(group: Group) -> str:
         for name in of_fields.twice(sample)
     ]
     return "\n".join([*lines, "", *_tree(fields)])
-
-
-def _read(alert: FileAlert) -> Sample | Unreadable:
-    try:
-        return samples.read(alert)
-    except StampedeError as error:
-        return Unreadable(alert.name, error.message)
 
 
 def _group(file: str, first: Sample, alerts: int) -> Group:

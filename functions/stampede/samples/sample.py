@@ -71,11 +71,14 @@ class Verdict(NamedTuple):
         Of each alert why it would be refused; empty if it would be stored.
     cutouts, detections
         How many images and points of light curves would be stored of them all.
+    first_point
+        The first of these points by column; empty if there is none.
     """
 
     refusals: list[str]
     cutouts: int
     detections: int
+    first_point: dict[str, Any]
 
 
 def read(alert: FileAlert) -> Sample:
@@ -116,7 +119,8 @@ def judge(messages: Iterable[bytes]) -> Verdict:
     faults = [one or other for one, other in zip(images.faults, points.faults, strict=True)]
     refusals = [fault.message if fault else "" for fault in faults]
     sent = images.rows["fits"].is_valid().to_pylist() if images.rows.num_rows else []
-    return Verdict(refusals, sum(sent), points.rows.num_rows)
+    first = points.rows.slice(0, 1).to_pylist()
+    return Verdict(refusals, sum(sent), points.rows.num_rows, first[0] if first else {})
 
 
 def _only_record(message: bytes, header: container.Header) -> bytes:

@@ -50,6 +50,11 @@ def bands() -> dict[str, Band]:
     return found
 
 
+def forget() -> None:
+    """Load the modules anew when they are asked for: one has changed."""
+    _load.cache_clear()
+
+
 @cache
 def _load(module: str) -> Survey:
     return cast(Survey, import_module(module))

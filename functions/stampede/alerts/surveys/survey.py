@@ -60,7 +60,8 @@ class Survey(Protocol):
     REQUIRED_FIELDS
         Fields that an alert needs to be one of this survey's, beside `OWN_FIELD`: ``a``, or
         ``a.b`` for a field of a nested record. Each is a tuple of the names that it has had. They
-        tell the survey's alerts from those of every other survey.
+        tell the survey's alerts from those of other surveys: an alert with the fields of two is of
+        the one that asks for more, if it asks for all that the other asks for.
     CUTOUT_FIELDS
         Top-level field of each kind of cutout (`columns.KINDS`).
     HISTORY_FIELDS
