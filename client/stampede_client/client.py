@@ -50,8 +50,8 @@ class Client:
     """Sends queries to a server; may be used in a ``with`` block, which closes its connections.
 
     All methods raise `StampedeClientError`. An alert id is a diaSourceId or candid, an object id a
-    diaObjectId, ssObjectId or ZTF's objectId; each may be int or str. `survey` (lsst, ztf, winter)
-    is needed only for an alert id that more than one survey has.
+    diaObjectId, ssObjectId or ZTF's objectId; each may be int or str. `survey` (lsst, ztf,
+    winter, desirt) is needed only for an alert id that more than one survey has.
     """
 
     def __init__(self, url: str, token: str | None, timeout: float, strict: bool) -> None:

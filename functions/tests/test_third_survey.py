@@ -142,7 +142,7 @@ async def test_the_functions_store_it_and_the_read_service_serves_it(tmp_path, m
         assert len(json.loads(body)["detections"]) == 4
         status, body = await get(app, "/v1/alerts/1?survey=zwicky")
         assert status == 400
-        assert b"must be one of lsst, ztf, winter, argus" in body
+        assert b"must be one of lsst, ztf, winter, desirt, argus" in body
 
 
 @pytest.mark.anyio

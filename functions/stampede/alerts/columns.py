@@ -33,17 +33,19 @@ def _key(name: str, kind: pa.DataType, doc: str, unit: str = "") -> pa.Field:
 
 
 _OBJECT = (
-    _key("survey", pa.string(), "lsst, ztf or winter"),
+    _key("survey", pa.string(), "lsst, ztf, winter or desirt"),
     _key(
         "object_id",
         pa.string(),
         "diaObjectId, else ssObjectId, else, where an alert has neither, its diaSourceId; "
-        "objectId (ztf), objectid (winter)",
+        "objectId (ztf, desirt), objectid (winter)",
     ),
 )
 _TIME_AND_POSITION = (
-    _key("mjd", pa.float64(), "MJD TAI: mid-exposure (lsst), start of exposure (ztf, winter)", "d"),
-    _column("band", pa.string(), "u g r i z y (lsst), g r i (ztf), Y J Hs (winter)"),
+    _key("mjd", pa.float64(), "MJD TAI: mid-exposure (lsst), start of exposure (others)", "d"),
+    _column(
+        "band", pa.string(), "u g r i z y (lsst), g r i (ztf), Y J Hs (winter), g r i z (desirt)"
+    ),
     _column("ra", pa.float64(), "ICRS right ascension", "deg"),
     _column("dec", pa.float64(), "ICRS declination", "deg"),
 )
@@ -56,7 +58,7 @@ _MESSAGE = _column(
 )
 CUTOUT = pa.schema(
     [
-        _key("alert_id", pa.int64(), "diaSourceId (lsst), candid (ztf, winter)"),
+        _key("alert_id", pa.int64(), "diaSourceId (lsst), candid (others)"),
         _OBJECT[0],
         _key("kind", pa.string(), "science, template or difference"),
         _OBJECT[1],
@@ -65,8 +67,8 @@ CUTOUT = pa.schema(
         _column(
             "fits",
             pa.binary_view(),  # of the message: nothing copies an image before its pack
-            "the file as the survey sent it, FITS (lsst) or gzipped FITS (ztf, winter); null where "
-            "it sent no such cutout",
+            "the file as the survey sent it, FITS (lsst) or gzipped FITS (others); null where it "
+            "sent no such cutout",
         ),
     ]
 )
@@ -78,8 +80,7 @@ PACKED_CUTOUT = pa.schema(
         _column(
             "fits",
             pa.binary(),
-            "the file as the survey sent it, FITS (lsst) or gzipped FITS (ztf, winter), up to its "
-            "tail; "
+            "the file as the survey sent it, FITS (lsst) or gzipped FITS (others), up to its tail; "
             "null where it sent no such cutout",
         ),
         _column(
@@ -110,7 +111,7 @@ DETECTION = pa.schema(
             "diaSourceId, candid; of a forced point of lsst visit * 1000 + detector, because Rubin "
             "gives it another diaForcedSourceId when it processes the visit again (in schemas "
             "before 7.0 that id); what has no id carries its visit (ztf's limits and forced "
-            "points; lsst's limits)",
+            "points; lsst's limits), else its time in milliseconds (desirt's forced points)",
         ),
         *_TIME_AND_POSITION,
         _column("flux", pa.float32(), "PSF flux on the difference image, signed, AB", "nJy"),
@@ -125,7 +126,7 @@ DETECTION = pa.schema(
         _column(
             "reliability",
             pa.float32(),
-            "0 bogus to 1 real: reliability (lsst), drb, else rb (ztf), rb (winter)",
+            "0 bogus to 1 real: reliability (lsst, desirt), drb, else rb (ztf), rb (winter)",
         ),
         _column("visit", pa.int64(), "visit, in schemas before 7.0 ccdVisitId (lsst); pid (ztf)"),
         _column("detector", pa.int32(), "detector (lsst), rcid (ztf), boardid (winter)"),
@@ -143,8 +144,8 @@ DETECTION = pa.schema(
             "flags",
             pa.int32(),
             "what may be wrong with a detection, a bit for each flag below; 0 is a good one; null "
-            "where the survey sends no such flags (ztf; winter; lsst's forced points; schemas "
-            "before 7.0)",
+            "where the survey sends no such flags (lsst alone has them, but not its forced points, "
+            "nor schemas before 7.0)",
         ),
         _column(
             "procstatus",
@@ -155,7 +156,7 @@ DETECTION = pa.schema(
         _column(
             "limiting_mag",
             pa.float32(),
-            "5 sigma limiting magnitude of the difference image, AB: diffmaglim (ztf, winter); "
+            "5 sigma limiting magnitude of the difference image, AB: diffmaglim (others); "
             "lsst sends none, for its points take 31.4 - 2.5 log10(5 flux_err)",
             "mag",
         ),

@@ -26,7 +26,7 @@ def replay(
         str | None, typer.Option(help="kafka://HOST:PORT/TOPIC; the topic may be a new one")
     ] = None,
     survey: Annotated[
-        str | None, typer.Option(help="lsst, ztf or winter; needed if the night has several")
+        str | None, typer.Option(help="such as lsst; needed if the night has alerts of several")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be sent")] = False,
     ignore_retention: Annotated[

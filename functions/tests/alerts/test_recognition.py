@@ -75,7 +75,7 @@ def test_a_foreign_alert_is_refused_by_name(decoder, name: str) -> None:
         assert fault is not None
         assert (fault.status, fault.name) == (422, "unknown-survey")
         assert reason in fault.message
-        assert "Stampede knows LSST, ZTF and WINTER" in fault.message
+        assert "Stampede knows LSST, ZTF, WINTER and DESIRT" in fault.message
 
 
 @pytest.mark.skipif(not FOREIGN.is_dir(), reason="the real alerts (../shared/data) are not here")

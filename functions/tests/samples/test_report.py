@@ -139,4 +139,9 @@ def test_real_alerts_of_every_survey() -> None:
         **{"alert": 3, "ztf.alert": 3, "winter.alert": 3, "pgir.alert": 3},
         **{"atlas.alert": 2, "desirt.alert": 3},
     }
-    assert {each.first.survey for each in found if not each.refusal} == {"lsst", "ztf", "winter"}
+    assert {each.first.survey for each in found if not each.refusal} == {
+        "lsst",
+        "ztf",
+        "winter",
+        "desirt",
+    }

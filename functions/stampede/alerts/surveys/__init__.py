@@ -23,6 +23,7 @@ MODULES = {
     "lsst": "stampede.alerts.surveys.rubin",
     "ztf": "stampede.alerts.surveys.ztf",
     "winter": "stampede.alerts.surveys.winter",
+    "desirt": "stampede.alerts.surveys.desirt",
 }
 
 

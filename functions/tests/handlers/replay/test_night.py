@@ -403,7 +403,11 @@ def test_a_dry_run_and_wrong_arguments(settings: Settings, run) -> None:
         (): "say where to send the alerts: --to kafka://HOST:PORT/TOPIC",
         ("--to", "127.0.0.1:9092/x"): "give kafka://HOST:PORT/TOPIC",
         ("--to", "kafka://127.0.0.1:9092"): "give kafka://HOST:PORT/TOPIC",
-        ("--survey", "atlas", "--dry-run"): "no survey 'atlas': there are lsst, ztf, winter",
+        (
+            "--survey",
+            "atlas",
+            "--dry-run",
+        ): "no survey 'atlas': there are lsst, ztf, winter, desirt",
         ("--survey", "lsst", "--dry-run"): "no packets of survey lsst of the night",
     }.items():
         process = run(*arguments)
