@@ -1,5 +1,6 @@
 """The fields of a sample: their types and documentation by its schema, their values."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -126,8 +127,8 @@ class _Walk:
 
     def repeated(self, record: dict[str, Any], prefix: str) -> set[str]:
         """The paths of fields that a record has more than once, and those within it."""
-        names = [field["name"] for field in record["fields"]]
-        found = {prefix + name for name in names if names.count(name) > 1}
+        counts = Counter(field["name"] for field in record["fields"])
+        found = {prefix + name for name, count in counts.items() if count > 1}
         for field in record["fields"]:
             nested, is_array = self.nested(field["type"])
             if nested:

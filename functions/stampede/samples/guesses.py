@@ -26,6 +26,7 @@ KINDS = {
     "difference": ("diff", "sub"),
 }
 FORCED = ("fp", "forced")
+BAND_NAME = re.compile("[A-Za-z][A-Za-z0-9]{0,7}")
 JD, MJD = (2_433_282.0, 2_500_000.0), (33_282.0, 100_000.0)
 
 
@@ -213,7 +214,7 @@ def _band_of_id(
     if "string" in row.fields[band].kind:
         doubts.append("which bands there are beside those of the samples: `BANDS` names all")
         return {}
-    found = re.findall(r"(\d+)\s*[=:]\s*([A-Za-z]\w{0,7})", row.fields[band].doc)
+    found = re.findall(r"(\d+)\s*[=:]\s*([A-Za-z][A-Za-z0-9]{0,7})", row.fields[band].doc)
     doubts.append(
         f"which band each number of `{band}` is: "
         + ("the schema's documentation says it, and may be wrong" if found else "nothing says it")
@@ -230,7 +231,7 @@ def _bands(band: str, numbers: dict[int, str], rows: Iterable[Mapping[str, Any]]
     if numbers:
         return list(dict.fromkeys(numbers.values()))
     sent = {row.get(band) for row in rows if band}
-    return sorted(each for each in sent if isinstance(each, str) and each.isalnum())
+    return sorted(each for each in sent if isinstance(each, str) and BAND_NAME.fullmatch(each))
 
 
 def _histories(fields: Iterable[Field], top: Row, time: str) -> list[History]:

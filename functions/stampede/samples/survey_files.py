@@ -1,5 +1,6 @@
 """Writes the files of a new survey into a checkout: its module, a test, samples, a report."""
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -229,5 +230,5 @@ def _test(name: str, verdict: Verdict) -> str:
 
 
 def _quoted(value: object) -> str:
-    """A value as Python has it, text in double quotes."""
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    """A value as Python has it, text in double quotes, whatever a stranger wrote into it."""
+    return json.dumps(value) if isinstance(value, str) else repr(value)

@@ -115,6 +115,16 @@ def test_a_flux_without_a_unit_is_a_doubt(checkout: Path) -> None:
     assert "- [ ] the unit of `flux`: nothing says it, and nJy is assumed" in told
 
 
+def test_what_a_stranger_writes_into_an_alert_is_no_code(checkout: Path) -> None:
+    band = 'g", "x": exit(5), "\\'
+    file = nova_file(checkout / "a.avro", (1,), measure=nova()["measure"] | {"band": band})
+    new("nova", file, into=checkout)
+    tree = ast.parse((checkout / survey_files.TESTS / "test_nova.py").read_text())
+    (expected,) = (each for each in ast.walk(tree) if isinstance(each, ast.Dict))
+    assert ast.literal_eval(expected)["band"] == band
+    assert "exit" not in (checkout / survey_files.MODULES / "nova.py").read_text()
+
+
 @pytest.mark.parametrize("again", ["nova-report.md", "functions/tests/alerts/surveys/test_nova.py"])
 def test_nothing_is_overwritten(checkout: Path, again: str) -> None:
     (checkout / again).parent.mkdir(parents=True, exist_ok=True)
