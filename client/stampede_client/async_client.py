@@ -15,7 +15,7 @@ from stampede_client.cutouts import Cutouts
 from stampede_client.downloads import BATCH, Download, Fetched, Progress
 from stampede_client.exchange import Plan, Request, ServerResponse
 from stampede_client.light_curve import LightCurve
-from stampede_client.queries import Moment, MomentOfMany
+from stampede_client.queries import Moment, MomentOfMany, PacketFormat
 from stampede_client.sky import Angle, Position, Radius
 
 T = TypeVar("T")
@@ -60,9 +60,18 @@ class AsyncClient:
         """See `Client.cutouts`."""
         return await self._run(queries.cutouts(alert_id, survey))
 
-    async def packet(self, alert_id: int | str, survey: str | None = None) -> bytes:
+    async def packet(
+        self,
+        alert_id: int | str,
+        survey: str | None = None,
+        format: PacketFormat | None = None,
+    ) -> bytes:
         """See `Client.packet`."""
-        return await self._run(queries.packet(alert_id, survey))
+        return await self._run(queries.packet(alert_id, survey, format))
+
+    async def schema(self, alert_id: int | str, survey: str | None = None) -> dict[str, Any]:
+        """See `Client.schema`."""
+        return await self._run(queries.schema(alert_id, survey))
 
     async def thumbnail(self, alert_id: int | str, survey: str | None = None) -> bytes:
         """See `Client.thumbnail`."""

@@ -15,7 +15,7 @@ from stampede_client.cutouts import Cutouts
 from stampede_client.downloads import BATCH, Download, Fetched, Progress
 from stampede_client.exchange import Plan, Request, ServerResponse
 from stampede_client.light_curve import LightCurve
-from stampede_client.queries import Moment, MomentOfMany
+from stampede_client.queries import Moment, MomentOfMany, PacketFormat
 from stampede_client.sky import Angle, Position, Radius
 
 T = TypeVar("T")
@@ -90,9 +90,25 @@ class Client:
         """The images of an alert."""
         return self._run(queries.cutouts(alert_id, survey))
 
-    def packet(self, alert_id: int | str, survey: str | None = None) -> bytes:
-        """The Avro message as the survey sent it, byte for byte."""
-        return self._run(queries.packet(alert_id, survey))
+    def packet(
+        self,
+        alert_id: int | str,
+        survey: str | None = None,
+        format: PacketFormat | None = None,
+    ) -> bytes:
+        """The Avro message as the survey sent it, byte for byte.
+
+        Parameters
+        ----------
+        format
+            ``"ocf"``, an Avro object container with the schema inside, which any Avro reader opens;
+            ``"json"``, with images in base64; ``"fits"``, all images in one file.
+        """
+        return self._run(queries.packet(alert_id, survey, format))
+
+    def schema(self, alert_id: int | str, survey: str | None = None) -> dict[str, Any]:
+        """The Avro schema that the alert was written with."""
+        return self._run(queries.schema(alert_id, survey))
 
     def thumbnail(self, alert_id: int | str, survey: str | None = None) -> bytes:
         """A PNG of the three cutouts side by side."""

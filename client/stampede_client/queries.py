@@ -32,6 +32,8 @@ Moment: TypeAlias = Time | float | int | str
 """A time, MJD (TAI) if it is a float, or the id of an alert."""
 MomentOfMany: TypeAlias = Time | float | Literal["alert"]
 """A time, MJD (TAI) if it is a float; or with each alert, whose ids are given."""
+PacketFormat: TypeAlias = Literal["avro", "ocf", "json", "fits"]
+"""As the survey sent it; an Avro container with its schema; JSON; all images in one FITS file."""
 PNG = {"format": "png", "size": "200"}
 """A cutout in a notebook: its longer side has 200 pixels."""
 
@@ -78,9 +80,18 @@ def cutouts(alert_id: int | str, survey: str | None = None) -> Plan[Cutouts]:
     return Cutouts(str(alert_id), files, pictures)
 
 
-def packet(alert_id: int | str, survey: str | None = None) -> Plan[bytes]:
-    """The message as the survey sent it."""
-    found: bytes = yield from ask(Request(f"{_alert(alert_id)}/packet", _of(survey)))
+def packet(
+    alert_id: int | str, survey: str | None = None, format: PacketFormat | None = None
+) -> Plan[bytes]:
+    """The message as the survey sent it, or in another format."""
+    query = {**_of(survey), **({"format": format} if format else {})}
+    found: bytes = yield from ask(Request(f"{_alert(alert_id)}/packet", query))
+    return found
+
+
+def schema(alert_id: int | str, survey: str | None = None) -> Plan[dict[str, Any]]:
+    """The Avro schema of an alert."""
+    found: dict[str, Any] = yield from ask(_json(f"{_alert(alert_id)}/schema", _of(survey)))
     return found
 
 

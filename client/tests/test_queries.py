@@ -1,7 +1,10 @@
 """The client gives what the server stores, on a real server."""
 
 import inspect
+import io
+import json
 
+import astropy.io.fits
 import numpy as np
 import pytest
 from astropy.coordinates import SkyCoord
@@ -137,6 +140,12 @@ def test_alert_packet_ledger(st: Client) -> None:
     with pytest.raises(stampede_client.BadInput, match=r"no field 'mjd'\. Known: .*candidate"):
         st.alert(ZTF_ALERT, fields=["candidate", "mjd"])
     assert st.packet(ZTF_ALERT).startswith(b"Obj\x01")
+    record = json.loads(st.packet(ZTF_ALERT, format="json"))
+    assert [*record] == [field["name"] for field in st.schema(ZTF_ALERT)["fields"]]
+    with astropy.io.fits.open(io.BytesIO(st.packet(ZTF_ALERT, format="fits"))) as file:
+        assert [hdu.name for hdu in file] == ["PRIMARY", "SCIENCE", "TEMPLATE", "DIFFERENCE"]
+    with pytest.raises(stampede_client.BadInput, match="one of avro, ocf, json, fits: 'xml'"):
+        st.packet(ZTF_ALERT, format="xml")
     assert {entry["table"] for entry in st.ledger()["ledger"]} == {"cutouts", "detections"}
 
 

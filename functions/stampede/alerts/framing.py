@@ -230,7 +230,7 @@ class Framing:
     def _confluent(self, message: Bytes) -> Framed:
         if len(message) < 6:
             raise Undecodable(f"Confluent framing without a record: {len(message)} bytes in all")
-        schema_id = int.from_bytes(message[1:5], "big")
+        schema_id = _schema_id(message)
         found = self._by_id.get(schema_id)
         if found is None:
             definition = self._definition(schema_id)
@@ -247,6 +247,26 @@ class Framing:
         if message[0] == 0:
             return bytes(message[:5]) + whole
         return container.replaced(message, self._header(message)[1], whole)
+
+    def schema_text(self, message: Bytes) -> bytes:
+        """The whole schema that the record of a message was written with: JSON. Raises as `take`.
+
+        A container has it as its writer wrote it; of a Confluent id it is the built-in schema or
+        that of the registry.
+        """
+        if bytes(message[:4]) == container.MAGIC:
+            return container.read_header(message).text
+        return json.dumps(self._definition(_schema_id(message))).encode()
+
+    def contained(self, message: Bytes) -> bytes:
+        """A message that `take` takes as an Avro object container; the record's bytes stay.
+
+        One that came as a container stays as it is.
+        """
+        if bytes(message[:4]) == container.MAGIC:
+            return bytes(message)
+        head = container.make_header(self._definition(_schema_id(message)))
+        return b"".join([head, *container.make_blocks([[message[5:]]])])
 
     def _definition(self, schema_id: int) -> dict[str, Any]:
         try:
@@ -279,6 +299,11 @@ class Framing:
     def _prepared(self, header: container.Header) -> WriterSchema:
         with self._guard(len(header.text)):
             return writer_schema(header.schema)
+
+
+def _schema_id(message: Bytes) -> int:
+    """The number of its schema in a message with Confluent's framing."""
+    return int.from_bytes(message[1:5], "big")
 
 
 def _framed(schema: WriterSchema, record: Bytes) -> Framed:

@@ -29,6 +29,15 @@ class Rows(StrEnum):
     VOTABLE = "votable"
 
 
+class Packet(StrEnum):
+    """Formats of a packet."""
+
+    AVRO = "avro"
+    OCF = "ocf"
+    JSON = "json"
+    FITS = "fits"
+
+
 Url = Annotated[
     str | None,
     typer.Option(help="of the server; without it the `stampede up` that runs here", metavar="URL"),
@@ -180,13 +189,27 @@ def cutouts(
 def packet(
     place: Place,
     alert_id: str,
+    format: Annotated[
+        Packet,
+        typer.Option(
+            "--format",
+            help="avro: as the survey sent it; ocf: an Avro container with its schema; json; fits: "
+            "all images in one file",
+        ),
+    ] = Packet.AVRO,
     out: Out = None,
 ) -> None:
     """Get the Avro message of an alert, byte for byte as the survey sent it."""
-    from urllib.parse import quote
+    path, server = _of_alert(alert_id, "packet"), place.server()
+    kind = "json" if format == Packet.JSON else "packet"
+    _rows(path, {} if format == Packet.AVRO else {"format": format}, None, out, server, kind)
 
-    path = f"/v1/alerts/{quote(alert_id, safe='')}/packet"
-    _rows(path, {}, None, out, place.server(), "packet")
+
+@get.command()
+@_of_place
+def schema(place: Place, alert_id: str, out: Out = None) -> None:
+    """Get the Avro schema of an alert as JSON."""
+    _rows(_of_alert(alert_id, "schema"), {}, None, out, place.server())
 
 
 @get.command()
@@ -198,6 +221,13 @@ def recent(
 ) -> None:
     """Get the latest alerts as JSON."""
     _rows("/v1/alerts", {"limit": str(limit)}, None, out, place.server())
+
+
+def _of_alert(alert_id: str, what: str) -> str:
+    """The path of something of an alert."""
+    from urllib.parse import quote
+
+    return f"/v1/alerts/{quote(alert_id, safe='')}/{what}"
 
 
 def _ids(given: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ __all__ = [
     "fits",
     "fits_tail",
     "hdu",
+    "joined_file",
     "npy",
     "orientation",
     "png",

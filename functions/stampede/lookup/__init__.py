@@ -1,6 +1,7 @@
 """From ids and positions to rows, images and packets of the store, with caches."""
 
 __all__ = [
+    "alert_fields",
     "as_of",
     "cone_search",
     "errors",

@@ -1,4 +1,4 @@
-"""The fields of an alert as JSON has them: the survey's own record, without its images.
+"""The fields of an alert as JSON has them: the survey's own record, with its images or without.
 
 A 64-bit integer is a string, as in JSON's mapping of Protocol Buffers: a double cannot hold it, and
 a field has one type. Bytes are base64. Numbers that are not finite stay: who writes them makes them
@@ -34,6 +34,18 @@ def fields_of(
     Raises `BadParameter` if the alert has no field of such a name, and as `StoredRecords.read`.
     """
     return records.read(message, _plan, frozenset(names))
+
+
+def record_of(records: StoredRecords, message: Bytes) -> dict[str, Any]:
+    """The whole record of a stored message, with its images. Raises as `StoredRecords.read`."""
+    return records.read(message, _whole_plan)
+
+
+def _whole_plan(schema: WriterSchema, names: frozenset[str]) -> Plan[dict[str, Any]]:
+    """How to read all that a record has."""
+    whole = {key: schema.parsed[key] for key in ("type", "name", "fields")}
+    convert = _converter(whole, schemas.definitions(whole))
+    return Plan(schema.parsed, None, True, _of_fields(convert))
 
 
 def _plan(schema: WriterSchema, names: frozenset[str]) -> Plan[dict[str, Any]]:

@@ -5,7 +5,8 @@ one message: fastavro takes a few milliseconds for one with 250 history rows.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from stampede.alerts.framing import (
@@ -58,6 +59,17 @@ MakePlan: TypeAlias = Callable[[WriterSchema, frozenset[str]], Plan[T]]
 """Makes the plan for a schema and a choice of fields. May raise `BadParameter`."""
 
 
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """Raise `Damaged` for bytes that are no alert."""
+    try:
+        yield
+    except (SchemaRegistryDown, TooLarge, BadParameter):
+        raise
+    except Exception as error:  # fastavro raises many types for bad bytes
+        raise Damaged(f"the stored alert cannot be decoded: {error!r:.200}") from error
+
+
 class StoredRecords:
     """Decodes messages. Safe to share between threads.
 
@@ -85,22 +97,37 @@ class StoredRecords:
         BadParameter
             As `make`.
         """
-        try:
+        with _decoding():
             schema, record = self._take(message)
             plan = self._plan(schema, make, names)
             decode = whole_record if plan.whole else start_of_record
             fields: dict[str, Any] = decode(record, plan.writer, plan.reader)
-        except (SchemaRegistryDown, TooLarge, BadParameter):
-            raise
-        except Exception as error:  # fastavro raises many types for bad bytes
-            raise Damaged(f"the stored alert cannot be decoded: {error!r:.200}") from error
         return plan.convert(fields)
 
-    def _take(self, message: Bytes) -> Framed:
+    def schema_text(self, message: Bytes) -> bytes:
+        """The schema that a stored message was written with, as `Framing.schema_text`.
+
+        Raises `Damaged` and `SchemaRegistryDown` as `read`.
+        """
+        with _decoding():
+            return self._framing().schema_text(message)
+
+    def contained(self, message: Bytes) -> bytes:
+        """A stored message as an Avro object container, as `Framing.contained`.
+
+        Raises `Damaged` and `SchemaRegistryDown` as `read`.
+        """
+        with _decoding():
+            return self._framing().contained(message)
+
+    def _framing(self) -> Framing:
         if not hasattr(self._of_thread, "framing"):
             self._of_thread.framing = Framing(self._limit, self._schema)
         framing: Framing = self._of_thread.framing
-        framed = framing.take(message)
+        return framing
+
+    def _take(self, message: Bytes) -> Framed:
+        framed = self._framing().take(message)
         if len(framed.record) > MOST_BYTES:
             raise TooLarge(f"the fields of this alert take more than {MOST_BYTES:,} bytes")
         return framed

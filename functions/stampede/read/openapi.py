@@ -24,6 +24,8 @@ from stampede.read.api.cross_match import WRITERS as MATCH_WRITERS
 from stampede.read.api.cutouts import MAX_SIZE, Hdus, Limits, View
 from stampede.read.api.object_cutouts import MEDIA_TYPES as OBJECT_CUTOUTS
 from stampede.read.api.object_cutouts import MOST_SIZE, SIZE
+from stampede.read.api.packets import MEDIA_TYPES as PACKETS
+from stampede.read.api.packets import PacketFormat
 from stampede.read.formats.cone_writers import writers
 from stampede.read.formats.light_curves import COLUMNS, FORMATS
 from stampede.read.plots.light_curve import Axis, Flux
@@ -74,6 +76,8 @@ def _formats() -> dict[str, Any]:
     return {
         "light_curve_formats": [*FORMATS],
         "light_curve_content": light_curve_content,
+        "packet_formats": [*map(str, PacketFormat)],
+        "packet_content": _content(PACKETS.values()),
         "object_cutouts_formats": [*OBJECT_CUTOUTS],
         "object_cutouts_content": _content(OBJECT_CUTOUTS.values()),
         "many_cutouts_formats": [*CUTOUT_WRITERS],

@@ -5,7 +5,7 @@ Their handlers are imported at the start, those of `lazy_routes` with the first 
 
 from starlette.routing import Route
 
-from stampede.read.api import alerts, cutouts, health, lightcurves, thumbnails
+from stampede.read.api import alerts, cutouts, health, lightcurves, packets, thumbnails
 from stampede.read.route import LIGHT_CURVE, route
 from stampede.telemetry import metrics_endpoint
 
@@ -17,7 +17,8 @@ ROUTES = [  # the first that matches; most requests are for cutouts
     route("/v1/alerts/{alert_id}/cutouts/{kind}", "cutouts", cutouts.get_cutout, *CUTOUT),
     route("/v1/alerts", "cutouts", alerts.get_latest, "limit"),
     route("/v1/alerts/{alert_id}", "cutouts", alerts.get_alert, "survey", "fields"),
-    route("/v1/alerts/{alert_id}/packet", "cutouts", alerts.get_packet, "survey"),
+    route("/v1/alerts/{alert_id}/packet", "cutouts", packets.get_packet, "survey", "format"),
+    route("/v1/alerts/{alert_id}/schema", "cutouts", packets.get_schema, "survey"),
     route("/v1/alerts/{alert_id}/thumbnail", "cutouts", thumbnails.get_thumbnail, "survey"),
     route(
         "/v1/objects/{object_id}/lightcurve",

@@ -181,6 +181,12 @@ def test_cone_packet_and_recent(run, read: Reader, tmp_path: Path) -> None:
     assert found.stdout_bytes == read("/v1/cone?ra=10&dec=-5&radius=60&format=json").data
     assert run("packet", ZTF_ALERT, "--out", tmp_path / "p").exit_code == 0
     assert (tmp_path / "p").read_bytes() == read(f"/v1/alerts/{ZTF_ALERT}/packet").data
+    for format in ("ocf", "json", "fits"):
+        out = tmp_path / format
+        assert run("packet", ZTF_ALERT, "--format", format, "--out", out).exit_code == 0
+        path = f"/v1/alerts/{ZTF_ALERT}/packet?format={format}"
+        assert out.read_bytes() == read(path).data, format
+    assert json.loads(run("schema", ZTF_ALERT).stdout)["name"] == "ztf.alert.alert"
     assert len(json.loads(run("recent", "--limit", 3).stdout)["alerts"]) == 3
 
 

@@ -130,6 +130,7 @@ EXAMPLES = {
     "/v1/alerts/{alert_id}": f"/v1/alerts/{ZTF_ALERT}",
     "/v1/alerts/{alert_id}/cutouts/{kind}": f"/v1/alerts/{ZTF_ALERT}/cutouts/science",
     "/v1/alerts/{alert_id}/packet": f"/v1/alerts/{ZTF_ALERT}/packet",
+    "/v1/alerts/{alert_id}/schema": f"/v1/alerts/{ZTF_ALERT}/schema",
     "/v1/alerts/{alert_id}/thumbnail": f"/v1/alerts/{BOTH}/thumbnail?survey=ztf",
     "/v1/objects/{object_id}/lightcurve": f"/v1/objects/{ZTF_OBJECT}/lightcurve",
     "/v1/objects/{object_id}/cutouts": f"/v1/objects/{ZTF_OBJECT}/cutouts",

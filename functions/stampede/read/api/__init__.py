@@ -10,6 +10,7 @@ __all__ = [
     "ledger",
     "lightcurves",
     "object_cutouts",
+    "packets",
     "proofs",
     "scs",
     "thumbnails",

@@ -1,4 +1,4 @@
-"""Routes of an alert: what is stored of it, and the message as the survey sent it."""
+"""Routes of alerts: what is stored of one, and the latest."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -15,7 +15,7 @@ from stampede.read.api.cutouts import locations
 from stampede.read.service import service_of
 from stampede.read.summaries.latest_alerts import DEFAULT, MOST, LatestAlert
 from stampede.read.web import parameters
-from stampede.read.web.conditional import IMMUTABLE, REVALIDATE, Representation, etag
+from stampede.read.web.conditional import IMMUTABLE, REVALIDATE
 
 
 async def get_alert(request: Request) -> Response:
@@ -63,27 +63,6 @@ def _brief(alert: LatestAlert) -> dict[str, object]:
     }
 
 
-async def get_packet(request: Request) -> Response:
-    """The message that the survey sent, byte for byte.
-
-    Without the history rows of observing programmes that are not stored: then headers say how many
-    were cut out, and the SHA-256 of the message before that.
-    """
-    service = service_of(request)
-    alert_id = parameters.alert_id(request.path_params["alert_id"])
-    survey = parameters.survey(request.query_params)
-    location = await service.run(service.lookup.packet, alert_id, survey)
-    headers = {"Content-Disposition": f'attachment; filename="{alert_id}.avro"'}
-    if location.rows_cut:
-        headers["Stampede-Rows-Cut"] = str(location.rows_cut)
-        headers["Stampede-Message-SHA256"] = location.sent_sha256 or ""
-    tag = etag(location.pack, location.offset, location.row)
-    packet = Representation(tag, "application/avro", headers)
-    if not_modified := packet.not_modified(request):
-        return not_modified
-    return packet.respond(request, await service.run(service.lookup.message, location))
-
-
 def as_json(locations: list[CutoutLocation], fields: dict[str, object] | None) -> dict[str, object]:
     """An alert as JSON: its survey, its object, which cutouts it has, and its fields."""
     alert = locations[0]
@@ -103,6 +82,7 @@ def as_json(locations: list[CutoutLocation], fields: dict[str, object] | None) -
         "thumbnail": f"{url}/thumbnail",
         "lightcurve": f"/v1/objects/{quote(alert.object_id, safe='')}/lightcurve",
         "packet": None if fields is None else f"{url}/packet",
+        "schema": None if fields is None else f"{url}/schema",
         "page": f"/objects/{quote(alert.object_id, safe='')}?alert={alert.alert_id}",
         "fields": fields,
     }

@@ -62,6 +62,7 @@ def _known(lookup: Lookup, latest: Sequence[LatestAlert]) -> dict[str, dict[str,
         "/v1/cutouts": {"body": str(first.alert_id)},
         "/v1/lightcurves": {"body": first.object_id},
         "/v1/alerts/{alert_id}/packet": _of_alert(with_packet),
+        "/v1/alerts/{alert_id}/schema": _of_alert(with_packet),
         "/v1/alerts/{alert_id}/thumbnail": _of_alert(with_thumbnail),
     }
 
