@@ -7,7 +7,7 @@ id, the record); ZTF sends an Avro object container of one record with its schem
 import io
 import json
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -21,7 +21,14 @@ from stampede.alerts.schema_cache import SchemaCache, outcome
 from stampede.alerts.schemas import Schema
 from stampede.alerts.surveys import surveys
 from stampede.alerts.surveys.survey import Survey
-from stampede.errors import StampedeError, TooLarge, Undecodable, UnknownSurvey, Unusable
+from stampede.errors import (
+    SchemaRegistryDown,
+    StampedeError,
+    TooLarge,
+    Undecodable,
+    UnknownSurvey,
+    Unusable,
+)
 from stampede.runtime.decompression import Bytes
 
 PADDING = bytes(16)
@@ -248,15 +255,35 @@ class Framing:
             return bytes(message[:5]) + whole
         return container.replaced(message, self._header(message)[1], whole)
 
+    def documentation(self, message: Bytes) -> Mapping[tuple[str, ...], str]:
+        """What the schema of a message says of its fields, as `schemas.documentation`.
+
+        Raises as `take`.
+        """
+        return schemas.documentation(json.loads(self.schema_text(message)))
+
+    def schema_key(self, message: Bytes) -> bytes:
+        """What tells the schema of a message from others: its text, or its number."""
+        is_container = bytes(message[:4]) == container.MAGIC
+        return container.read_header(message).text if is_container else bytes(message[:5])
+
     def schema_text(self, message: Bytes) -> bytes:
         """The whole schema that the record of a message was written with: JSON. Raises as `take`.
 
-        A container has it as its writer wrote it; of a Confluent id it is the built-in schema or
-        that of the registry.
+        A container has it as its writer wrote it. Of a Confluent id that is built in it is the
+        registry's, if that has the same fields: it has the documentation
+        (docs/adr/0001-rubin-schemas.md).
         """
         if bytes(message[:4]) == container.MAGIC:
             return container.read_header(message).text
-        return json.dumps(self._definition(_schema_id(message))).encode()
+        schema_id = _schema_id(message)
+        known = self._definition(schema_id)
+        if self._registry:
+            with suppress(SchemaRegistryDown, Undecodable):
+                other = self._registry(schema_id)
+                if schemas.simplify(other) == schemas.simplify(known):
+                    known = other
+        return json.dumps(known).encode()
 
     def contained(self, message: Bytes) -> bytes:
         """A message that `take` takes as an Avro object container; the record's bytes stay.

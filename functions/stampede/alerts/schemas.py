@@ -35,6 +35,7 @@ MOST_BYTES = 1 << 20
 MOST_LEVELS = 32
 MOST_TYPES = 10_000
 MOST_FIXED = 1 << 20
+MOST_DOC, MOST_UNIT = 500, 50  # characters that are shown of a field's documentation
 
 
 def parsed(schema: Schema) -> Schema:
@@ -163,6 +164,57 @@ def full_name(schema: Schema) -> str:
         return ""
     namespace = schema.get("namespace")
     return _full_name(schema["name"], namespace if isinstance(namespace, str) else "")
+
+
+def documentation(schema: Schema) -> dict[tuple[str, ...], str]:
+    """What a schema that `simplify` takes says of each field: of ``a.b`` under ``("a", "b")``.
+
+    That is the field's ``doc``, and its ``unit`` if it has one. Fields of items of arrays and of
+    values of maps are left out.
+    """
+    found: dict[tuple[str, ...], str] = {}
+    _document(schema, "", (), {}, found)
+    return found
+
+
+def _document(
+    kind: Schema,
+    namespace: str,
+    path: tuple[str, ...] | None,
+    types: dict[str, tuple[Schema, str]],
+    found: dict[tuple[str, ...], str],
+) -> None:
+    """Find what a type says of its fields; of one without a path only the types that it defines."""
+    match kind:
+        case str():
+            known = types.get(_full_name(kind, namespace)) or types.get(kind)
+            if known and path is not None:
+                _document(*known, path, types, found)
+        case list():
+            for branch in kind:
+                _document(branch, namespace, path, types, found)
+        case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
+            _document(inner, namespace, None, types, found)
+        case {"type": "enum" | "fixed"}:
+            return
+        case {"type": "record" | "error", "name": str(name)}:
+            full = _full_name(name, kind.get("namespace", namespace))
+            kind, namespace = types.setdefault(full, (kind, namespace))
+            for field in kind["fields"]:
+                own = None if path is None else (*path, field["name"])
+                if own and (text := _text_of(field)):
+                    found.setdefault(own, text)
+                _document(field["type"], full.rpartition(".")[0], own, types, found)
+        case {"type": inner}:
+            _document(inner, namespace, path, types, found)
+
+
+def _text_of(field: dict[str, Any]) -> str:
+    doc, unit = (field.get(key) for key in ("doc", "unit"))
+    text = " ".join(doc.split())[:MOST_DOC] if isinstance(doc, str) else ""
+    if isinstance(unit, str) and unit.strip() and f"[{unit}]" not in text:
+        text = f"{text} [{unit.strip()[:MOST_UNIT]}]".strip()
+    return text
 
 
 class Size(NamedTuple):

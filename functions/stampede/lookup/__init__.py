@@ -13,5 +13,6 @@ __all__ = [
     "refreshing_table",
     "response_warnings",
     "sky",
+    "stored_records",
     "ttl_cache",
 ]

@@ -9,7 +9,7 @@ import base64
 import json
 from collections.abc import Callable, Collection
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 
@@ -17,7 +17,7 @@ from stampede.alerts import schemas
 from stampede.alerts.framing import WriterSchema
 from stampede.alerts.schemas import Schema
 from stampede.lookup.errors import BadParameter
-from stampede.lookup.stored_records import Plan, StoredRecords
+from stampede.lookup.stored_records import Documentation, Plan, StoredRecords
 from stampede.runtime.decompression import Bytes
 
 Convert = Callable[[Any], Any]
@@ -34,6 +34,18 @@ def fields_of(
     Raises `BadParameter` if the alert has no field of such a name, and as `StoredRecords.read`.
     """
     return records.read(message, _plan, frozenset(names))
+
+
+class Described(NamedTuple):
+    """The fields of an alert, and what its schema says of them."""
+
+    fields: dict[str, Any]
+    documentation: Documentation
+
+
+def described(records: StoredRecords, message: Bytes) -> Described:
+    """All fields of a stored message, with their documentation. Raises as `StoredRecords.read`."""
+    return Described(fields_of(records, message), records.documentation(message))
 
 
 def record_of(records: StoredRecords, message: Bytes) -> dict[str, Any]:

@@ -4,9 +4,9 @@ Every method blocks, except those whose name begins with ``cached``; routes run 
 """
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, SchemaRegistryDown, TooLarge
@@ -185,19 +185,17 @@ class Lookup:
 
         return max(versions, key=rank)
 
-    def fields(
-        self, alert_id: int, survey: str, names: Collection[str] = ()
-    ) -> dict[str, Any] | None:
-        """The fields of an alert of these names, or all; see `alert_fields`.
+    def record(
+        self, alert_id: int, survey: str, read: Callable[["StoredRecords", bytes], T]
+    ) -> T | None:
+        """What `read` makes of the message of an alert, without its images.
 
-        None if its packet is not stored any more, or not yet. It is noted if they are stored and
-        cannot be shown. Raises `StoreDown`, and `BadParameter` if it has no such field.
+        None if its packet is not stored any more, or not yet. It is noted if it is stored and
+        cannot be shown. Raises `StoreDown`, and as `read`, other than for the message.
         """
-        from stampede.lookup.alert_fields import fields_of
-
         try:
             packet = self.packet(alert_id, survey)
-            return fields_of(self.records, self.packets.without_images(packet), names)
+            return read(self.records, self.packets.without_images(packet))
         except (NoPacket, Gone):
             return None
         except Damaged:

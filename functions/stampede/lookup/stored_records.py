@@ -5,7 +5,7 @@ one message: fastavro takes a few milliseconds for one with 250 history rows.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -31,7 +31,10 @@ MOST_BYTES = 2 << 20
 
 272 KB of tiny points make 4.3 MB of JSON in 0.24 s. A real alert with 1,037 points has 0.5 MB.
 """
-MOST = 64  # plans kept: one for each schema and choice of fields
+MOST = 64  # plans kept: one for each schema and choice of fields; and documentations
+
+Documentation: TypeAlias = Mapping[tuple[str, ...], str]
+"""What a schema says of a field, by the names on the way to it."""
 
 
 class Plan(NamedTuple, Generic[T]):
@@ -81,6 +84,7 @@ class StoredRecords:
         self._limit = settings.max_alert_bytes
         self._schema = SchemaRegistry(registry, REGISTRY_SECONDS).schema if registry else None
         self._of_thread = threading.local()
+        self._documented: dict[bytes, Documentation] = {}
         self._plans: dict[tuple[object, bytes, frozenset[str]], Plan[Any]] = {}
 
     def read(self, message: Bytes, make: MakePlan[T], names: frozenset[str] = frozenset()) -> T:
@@ -103,6 +107,23 @@ class StoredRecords:
             decode = whole_record if plan.whole else start_of_record
             fields: dict[str, Any] = decode(record, plan.writer, plan.reader)
         return plan.convert(fields)
+
+    def documentation(self, message: Bytes) -> Documentation:
+        """What the schema of a stored message says of its fields, as `Framing.documentation`.
+
+        Raises `Damaged` and `SchemaRegistryDown` as `read`.
+        """
+        with _decoding():
+            framing = self._framing()
+            key = framing.schema_key(message)
+            known = self._documented.get(key)
+            if known is None:
+                known = framing.documentation(message)
+                if known or not self._schema:  # a registry may answer the next time
+                    if len(self._documented) >= MOST:
+                        self._documented.clear()
+                    self._documented[key] = known
+            return known
 
     def schema_text(self, message: Bytes) -> bytes:
         """The schema that a stored message was written with, as `Framing.schema_text`.

@@ -8,7 +8,7 @@ from fastavro.schema import load_schema
 
 from stampede.alerts import container
 from stampede.alerts.framing import built_in_schema, writer_schema
-from stampede.alerts.schemas import parsed, simplify
+from stampede.alerts.schemas import MOST_DOC, documentation, parsed, simplify
 from stampede.alerts.surveys.rubin_schemas import NEWEST_RUBIN, RUBIN_VERSIONS, rubin_schemas
 from stampede.errors import Undecodable
 from tests.support.alerts import made_alerts
@@ -187,3 +187,47 @@ def test_the_decoder_gets_todays_schemas_as_they_are() -> None:
     """It reads the schema for every batch: a definition for each reference takes 0.3 ms more."""
     for schema in (*rubin_schemas().values(), made_alerts.ztf_schema()):
         assert writer_schema(schema).header == container.make_header(simplify(schema))
+
+
+def described(name: str, kind: object, **more: object) -> dict[str, object]:
+    return {"name": name, "type": kind, **more}
+
+
+def test_the_documentation_is_that_of_the_fields() -> None:
+    """By the names on the way; a unit of its own is added, that of an earlier type is found."""
+    place = {
+        **{"type": "record", "name": "place", "namespace": "sky"},
+        "fields": [described("ra", "double", doc=" to  the\neast ", unit="deg")],
+    }
+    alert = {
+        "type": "record",
+        "name": "alert",
+        "namespace": "survey",
+        "fields": [
+            described("history", {"type": "array", "items": place}, doc="earlier ones"),
+            described("now", ["null", "sky.place"]),
+            described("flux", "float", doc="of the source [nJy]", unit="nJy"),
+            described("bare", "int"),
+            described("odd", {"type": "enum", "name": "colour", "symbols": ["g"]}, doc=7, unit=[]),
+            described("long", "string", doc="x" * 9999),
+        ],
+    }
+    simplify(alert)
+    assert documentation(alert) == {
+        ("history",): "earlier ones",
+        ("now", "ra"): "to the east [deg]",
+        ("flux",): "of the source [nJy]",
+        ("long",): "x" * MOST_DOC,
+    }
+
+
+def test_every_documented_field_is_a_field_of_the_schema() -> None:
+    """Of what the survey publishes, which the built-in schemas leave out."""
+    folder = published(NEWEST_RUBIN)
+    (name,) = (each.name for each in folder.iterdir() if each.name.endswith(".alert.avsc"))
+    theirs = load_schema(str(folder / name))
+    found = documentation(theirs)
+    own = {field["name"] for field in simplify(theirs)["fields"]}
+    assert {path[0] for path in found} <= own
+    assert sum(path[0] == "diaSource" for path in found) > 50
+    assert documentation(rubin_schemas()[NEWEST_RUBIN]) == {}

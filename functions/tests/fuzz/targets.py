@@ -27,7 +27,7 @@ from stampede.config.settings import Settings
 from stampede.errors import StampedeError
 from stampede.events.cloudevents.event import parse
 from stampede.images import fits, thumbnail
-from stampede.lookup.alert_fields import fields_of
+from stampede.lookup.alert_fields import described, fields_of
 from stampede.lookup.stored_records import StoredRecords
 from stampede.read.formats.light_curves import FORMATS, with_magnitudes
 from stampede.read.web import id_list, parameters
@@ -113,9 +113,9 @@ def id_lists(data: bytes) -> None:
 
 
 def fields(data: bytes) -> None:
-    """Give all fields of an alert as JSON, and one of them as among all."""
+    """Give all fields of an alert as JSON, and one of them as among all; what the schema says."""
     with suppress(StampedeError):
-        found = fields_of(_records(), data)
+        found = described(_records(), data).fields
         whole = pydantic_core.to_json(found, inf_nan_mode="null")
         for name in [*found][-1:]:
             some = pydantic_core.to_json(fields_of(_records(), data, [name]), inf_nan_mode="null")

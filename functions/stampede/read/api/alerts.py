@@ -1,6 +1,7 @@
 """Routes of alerts: what is stored of one, and the latest."""
 
 from collections.abc import Sequence
+from functools import partial
 from math import isfinite
 from urllib.parse import quote
 
@@ -28,7 +29,10 @@ async def get_alert(request: Request) -> Response:
 
 def _respond(lookup: Lookup, locations: list[CutoutLocation], names: Sequence[str]) -> Response:
     """The response, made in a thread: the fields of an alert may be megabytes."""
-    fields = lookup.fields(locations[0].alert_id, locations[0].survey, names)
+    from stampede.lookup.alert_fields import fields_of  # a first cutout needs no fastavro
+
+    read = partial(fields_of, names=names)
+    fields = lookup.record(locations[0].alert_id, locations[0].survey, read)
     alert = as_json(locations, fields)
     if why := response_warnings.incomplete():
         alert["incomplete"] = why
