@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from stampede.read import openapi
-from stampede.read.api import bulk, cone, cross_match, ledger, object_cutouts, proofs, scs
+from stampede.read.api import bulk, cone, cross_match, datalink, ledger, object_cutouts, proofs, scs
 from stampede.read.pages import alert as alert_page
 from stampede.read.pages import api_docs as docs_page
 from stampede.read.pages import cone as cone_page
@@ -60,6 +60,14 @@ ROUTES = [
     route("/v1/cone", "lightcurves", cone.get_cone, *CONE),
     route("/v1/cone", "bulk", cross_match.post_cone, *CONE[2:], method="POST"),
     route("/v1/scs", "lightcurves", scs.get_cone, others=True),
+    *(
+        route(path, scope, handler, method=method, others=True)
+        for path, scope, handler in (
+            ("/v1/links/alerts", "cutouts", datalink.alert_links),
+            ("/v1/links/objects", "lightcurves", datalink.object_links),
+        )
+        for method in ("GET", "POST")
+    ),
     route("/v1/ledger", "ledger", ledger.get_ledger, "family", "limit", "after"),
     route("/v1/proofs", "ledger", proofs.get_proofs, "survey", "limit", "before"),
     route("/v1/proofs/{survey}/{night}", "ledger", proofs.get_proof, "sha256"),

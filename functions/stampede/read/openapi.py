@@ -22,6 +22,7 @@ from stampede.lookup.points import NO_BAND, PointKind
 from stampede.read.api.bulk import CUTOUT_WRITERS, LIGHT_CURVE_WRITERS, Writers
 from stampede.read.api.cross_match import WRITERS as MATCH_WRITERS
 from stampede.read.api.cutouts import MAX_SIZE, Hdus, Limits, View
+from stampede.read.api.datalink import MOST_IDS
 from stampede.read.api.object_cutouts import MEDIA_TYPES as OBJECT_CUTOUTS
 from stampede.read.api.object_cutouts import MOST_SIZE, SIZE
 from stampede.read.api.packets import MEDIA_TYPES as PACKETS
@@ -101,6 +102,7 @@ def _limits() -> dict[str, Any]:
         "thumbnail_width": SHAPE[1],
         "thumbnail_height": SHAPE[0],
         "most_frames": MOST_FRAMES,
+        "most_links": MOST_IDS,
         "strip_size": SIZE,
         "most_strip_size": MOST_SIZE,
     }

@@ -126,6 +126,8 @@ EXAMPLES = {
     "/v1/alerts/{alert_id}/proof": f"/v1/alerts/{ZTF_ALERT}/proof",
     "/v1/cone": "/v1/cone?ra=10&dec=-5&radius=5",
     "post /v1/cone": "/v1/cone?radius=5",
+    "/v1/links/alerts": f"/v1/links/alerts?ID={ZTF_ALERT}",
+    "/v1/links/objects": f"/v1/links/objects?ID={ZTF_OBJECT}",
     "/v1/scs": "/v1/scs?RA=10&DEC=-5&SR=0.001",
     "/v1/alerts/{alert_id}": f"/v1/alerts/{ZTF_ALERT}",
     "/v1/alerts/{alert_id}/cutouts/{kind}": f"/v1/alerts/{ZTF_ALERT}/cutouts/science",

@@ -6,6 +6,7 @@ __all__ = [
     "cone",
     "cross_match",
     "cutouts",
+    "datalink",
     "health",
     "ledger",
     "lightcurves",

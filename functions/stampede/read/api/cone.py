@@ -35,7 +35,8 @@ async def get_cone(request: Request) -> Response:
     counted = parameters.flag(request.query_params, "counts") is not False
     arcsec = cone.radius * sky.ARCSEC
     format = parameters.wanted_format(request, _media_types())
-    writer = writers({"ra": cone.centre.ra, "dec": cone.centre.dec, "radius": arcsec})[format]()
+    head = {"ra": cone.centre.ra, "dec": cone.centre.dec, "radius": arcsec}
+    writer = writers(head, service_of(request).access.proxies.origin_of(request))[format]()
     found = objects_around(service_of(request), cone, counted)
     return await respond(request, found, writer, EXTENSIONS.get(format, format))
 

@@ -1,6 +1,7 @@
 """Routes of a light curve."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 from starlette.requests import Request
@@ -12,7 +13,7 @@ from stampede.lookup.as_of import Known, Moment, points_at
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.lookup import FEW
 from stampede.lookup.points import PointFilter
-from stampede.read.formats.light_curves import FORMATS, Format, with_magnitudes
+from stampede.read.formats.light_curves import FORMATS, Format, to_votable, with_magnitudes
 from stampede.read.service import service_of
 from stampede.read.web import parameters
 from stampede.read.web.conditional import REVALIDATE, Representation, etag
@@ -31,7 +32,7 @@ async def get_light_curve(request: Request) -> Response:
     service = service_of(request)
     object_id = parameters.object_id(request.path_params["object_id"])
     wanted = point_filter(request)
-    format = FORMATS[parameters.wanted_format(request, MEDIA_TYPES)]
+    format, origin = _format(request)
     magnitudes = parameters.flag(request.query_params, "magnitudes")
 
     def body_of(rows: pa.Table) -> bytes:
@@ -47,7 +48,7 @@ async def get_light_curve(request: Request) -> Response:
     places = curves.cached_places(object_id) or []
     # Blocks of rows never change, and one that is read again has another number.
     blocks = [(place.block.number, place.start, place.end) for place in places]
-    version = (object_id, *blocks, format.name, magnitudes, wanted)
+    version = (object_id, *blocks, format.name, origin, magnitudes, wanted)
     found: tuple[bytes, str] | None = service.light_curves.get(version) if places else None
     if found is None:
         rows = curves.rows_at(places) if 0 < _count(places) <= MOST_VERSIONS * FEW else None
@@ -59,6 +60,15 @@ async def get_light_curve(request: Request) -> Response:
         if rows is not None:
             service.light_curves.put(version, found, len(body) + KEPT_BYTES)
     return _respond(request, object_id, format, *found)
+
+
+def _format(request: Request) -> tuple[Format, str]:
+    """The format that the request wants; and the origin, if the bytes depend on it."""
+    format = FORMATS[parameters.wanted_format(request, MEDIA_TYPES)]
+    if format.name != "votable":
+        return format, ""
+    origin = service_of(request).access.proxies.origin_of(request)
+    return format._replace(write=partial(to_votable, origin=origin)), origin
 
 
 def _respond(

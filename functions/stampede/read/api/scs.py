@@ -29,11 +29,13 @@ async def get_cone(request: Request) -> Response:
 
     A radius of 0 asks for the columns alone, and MAXREC (DALI 1.1) for so many objects at most. As
     the standard says, an error is a VOTable with an INFO named ``Error``, and its status is 200.
+    Beside the one RESOURCE with the table that it knows is one of type ``meta``, the service with
+    the links of each row: so DataLink 1.1 asks, and clients take it from no other place.
     """
     try:
         query = {name.upper(): value for name, value in request.query_params.multi_items()}
         cone, most = _cone(query), _most(query)
-        writer = votable_writer()
+        writer = votable_writer(service_of(request).access.proxies.origin_of(request))
         found = objects_around(service_of(request), cone)
         if not cone.radius or most == 0:
             found, writer.overflow = iter(()), most == 0

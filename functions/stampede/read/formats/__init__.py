@@ -3,6 +3,7 @@
 __all__ = [
     "completeness",
     "cone_writers",
+    "datalink",
     "light_curves",
     "votable",
     "writers",

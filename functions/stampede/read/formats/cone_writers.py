@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from stampede.lookup.cone_search import FOUND
 from stampede.read.formats.completeness import COMPLETE, Completeness
+from stampede.read.formats.datalink import services_of_objects
 from stampede.read.formats.votable import VOTableWriter
 from stampede.read.formats.writers import CsvWriter, ParquetWriter, Writer
 from stampede.runtime import lazy_arrow_compute as pc
@@ -67,16 +68,20 @@ def _objects(found: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(*pieces, "}", "")
 
 
-def votable_writer() -> VOTableWriter:
-    """A VOTable of rows of `cone_search.FOUND`, as Simple Cone Search 1.03 asks for."""
-    return VOTableWriter("positions", FOUND, _UCDS, text="char")
+def votable_writer(origin: str = "") -> VOTableWriter:
+    """A VOTable of rows of `cone_search.FOUND`, as Simple Cone Search 1.03 asks for.
+
+    If the client reaches the server by `origin`, it finds the links of each row's object.
+    """
+    services = services_of_objects(origin, "object_id")
+    return VOTableWriter("positions", FOUND, _UCDS, text="char", services=services)
 
 
-def writers(head: dict[str, float]) -> dict[str, Callable[[], Writer]]:
+def writers(head: dict[str, float], origin: str = "") -> dict[str, Callable[[], Writer]]:
     """The formats of a response, by name, the default first."""
     return {
         "json": partial(JsonWriter, head),
         "csv": partial(CsvWriter, FOUND),
         "parquet": partial(ParquetWriter, FOUND),
-        "votable": votable_writer,
+        "votable": partial(votable_writer, origin),
     }

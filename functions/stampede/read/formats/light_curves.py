@@ -11,7 +11,7 @@ import pyarrow.csv as pa_csv
 import pydantic_core
 
 from stampede.alerts.columns import DETECTION
-from stampede.read.formats import votable
+from stampede.read.formats import datalink, votable
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.store.parquet.checksums import new_file
 
@@ -242,9 +242,13 @@ def to_arrow(detections: pa.Table) -> bytes:
     return stream
 
 
-def to_votable(detections: pa.Table) -> bytes:
-    """VOTable 1.4 with units, UCDs, and TIMESYS and COOSYS, from which TOPCAT knows the axes."""
-    writer = votable.VOTableWriter("lightcurve", detections.schema, UCDS)
+def to_votable(detections: pa.Table, origin: str = "") -> bytes:
+    """VOTable 1.4 with units, UCDs, and TIMESYS and COOSYS, from which TOPCAT knows the axes.
+
+    If the client reaches the server by `origin`, it finds the links of each row's alert.
+    """
+    services = datalink.services_of_alerts(origin, "source_id")
+    writer = votable.VOTableWriter("lightcurve", detections.schema, UCDS, services=services)
     return writer.add(detections) + writer.end()
 
 

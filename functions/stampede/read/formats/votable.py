@@ -5,7 +5,8 @@ writers are slower, or write beyond their memory (docs/adr/0054-native-code.md).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 import pyarrow as pa
@@ -37,6 +38,44 @@ _NOT_XML_IN_PYTHON = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\
 _REPLACEMENT = "\ufffd"
 
 
+class Service(NamedTuple):
+    """A service that answers about each row of a table (DataLink 1.1, 4).
+
+    Attributes
+    ----------
+    url
+        Its address, absolute.
+    column
+        The column whose values are its parameter ``ID``.
+    """
+
+    name: str
+    description: str
+    url: str
+    column: str
+    standard_id: str
+    media_type: str
+
+    def element(self) -> str:
+        """The descriptor in XML, which refers to the field whose ID is `column`."""
+        values = {
+            "standardID": self.standard_id,
+            "accessURL": self.url,
+            "contentType": self.media_type,
+        }
+        text = 'datatype="char" arraysize="*"'
+        params = "".join(
+            f"<PARAM name={_attribute(name)} {text} value={_attribute(value)}/>\n"
+            for name, value in values.items()
+        )
+        return (
+            f'<RESOURCE type="meta" utype="adhoc:service" name={_attribute(self.name)}>\n'
+            f"<DESCRIPTION>{_text(self.description)}</DESCRIPTION>\n{params}"
+            f'<GROUP name="inputParams">\n<PARAM name="ID" {text} value="" ref="{self.column}"/>\n'
+            "</GROUP>\n</RESOURCE>\n"
+        )
+
+
 class VOTableWriter:
     """Rows as a VOTable with TABLEDATA; COOSYS and TIMESYS say what positions and times are.
 
@@ -50,6 +89,10 @@ class VOTableWriter:
         The UCD of each column.
     text
         Data type of texts: ``unicodeChar``, or ``char`` if they are ASCII.
+    services
+        Those that answer about each row.
+    infos
+        More about the table: values by name.
 
     Attributes
     ----------
@@ -61,12 +104,27 @@ class VOTableWriter:
     has_end = False
 
     def __init__(
-        self, name: str, schema: pa.Schema, ucds: Mapping[str, str], text: str = "unicodeChar"
+        self,
+        name: str,
+        schema: pa.Schema,
+        ucds: Mapping[str, str],
+        text: str = "unicodeChar",
+        services: Sequence[Service] = (),
+        infos: Mapping[str, str] = {},
     ) -> None:
         self.overflow = False
-        fields = "".join(_field(field, ucds[field.name], text) for field in schema)
+        self._services = "".join(service.element() for service in services)
+        named = {service.column for service in services}
+        fields = "".join(
+            _field(field, ucds[field.name], text, field.name in named) for field in schema
+        )
+        status = {"QUERY_STATUS": "OK", **infos}
+        said = "".join(
+            f"<INFO name={_attribute(key)} value={_attribute(value)}/>\n"
+            for key, value in status.items()
+        )
         self._before = (
-            f'{_BEGIN}<RESOURCE type="results">\n<INFO name="QUERY_STATUS" value="OK"/>\n'
+            f'{_BEGIN}<RESOURCE type="results">\n{said}'
             f'{_SYSTEMS}<TABLE name="{name}">\n{fields}<DATA><TABLEDATA>\n'
         )
 
@@ -88,7 +146,8 @@ class VOTableWriter:
             for reason in completeness.reasons
         )
         before, self._before = self._before, ""
-        return f"{before}</TABLEDATA></DATA></TABLE>\n{why}</RESOURCE>\n</VOTABLE>\n".encode()
+        end = f"</TABLEDATA></DATA></TABLE>\n{why}</RESOURCE>\n{self._services}</VOTABLE>\n"
+        return (before + end).encode()
 
 
 def error_document(message: str) -> bytes:
@@ -103,7 +162,7 @@ def error_document(message: str) -> bytes:
     return f"{_BEGIN}{error}{resource}</VOTABLE>\n".encode()
 
 
-def _field(field: pa.Field, ucd: str, text: str) -> str:
+def _field(field: pa.Field, ucd: str, text: str, named: bool) -> str:
     metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
     is_text = pa.types.is_string(field.type)
     kind = (
@@ -113,7 +172,8 @@ def _field(field: pa.Field, ucd: str, text: str) -> str:
     system = "tai" if field.name.endswith("mjd") else "icrs" if field.name in ("ra", "dec") else ""
     reference = f' ref="{system}"' if system else ""
     description = f"<DESCRIPTION>{_text(metadata.get('doc', ''))}</DESCRIPTION>"
-    return f'<FIELD name="{field.name}" ucd="{ucd}" {kind}{unit}{reference}>{description}</FIELD>\n'
+    name = f'ID="{field.name}" name="{field.name}"' if named else f'name="{field.name}"'
+    return f'<FIELD {name} ucd="{ucd}" {kind}{unit}{reference}>{description}</FIELD>\n'
 
 
 def _cells(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -13,6 +13,8 @@ _SUFFIXES = {
     "application/x-votable+xml": "vot",
 }
 """Ends of the names of files, by the types of responses that a terminal does not show."""
+_OFFERED = {"survey", "ID"}
+"""Optional parameters that an example has if their value is known."""
 
 
 class Parameter(NamedTuple):
@@ -77,7 +79,7 @@ def _operation(
         value = known.get(name, str(each.get("example", name.upper())))
         if each["in"] == "path":
             path = path.replace(f"{{{name}}}", quote(value, safe=""))
-        elif each.get("required") or (name == "survey" and name in known) or route == "/cone":
+        elif each.get("required") or name in known.keys() & _OFFERED or route == "/cone":
             query[name] = value
     if query:
         path += f"?{urlencode(query, quote_via=quote, safe='')}"

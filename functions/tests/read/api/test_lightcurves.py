@@ -126,8 +126,8 @@ def test_votable_is_valid_and_describes_its_axes(read):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         file = votable.parse(BytesIO(got.data), verify="exception")
-    (resource,) = file.resources
-    assert resource.type == "results"
+    resource, service = file.resources
+    assert (resource.type, service.utype) == ("results", "adhoc:service")
     (time,) = resource.time_systems
     assert (time.timescale, time.timeorigin) == ("TAI", "MJD-origin")
     (table,) = resource.tables

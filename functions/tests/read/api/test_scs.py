@@ -69,7 +69,8 @@ def test_maxrec_is_the_most_rows(
     for rows in (cone_search.MOST_ROWS, 0):
         monkeypatch.setattr(cone_search, "MOST_ROWS", rows)
         response = read(f"/v1/scs?RA={CENTRE.ra}&DEC={CENTRE.dec}&SR=1&maxRec={most}")
-        (resource,) = parse(io.BytesIO(response.data)).resources
+        resource, service = parse(io.BytesIO(response.data)).resources
+        assert (resource.type, service.type, service.tables) == ("results", "meta", [])
         (table,) = resource.tables
         assert table.array["object_id"].tolist() == names
         assert [info.value for info in resource.infos] == statuses
