@@ -12,7 +12,9 @@ from starlette.responses import JSONResponse, Response
 
 from stampede import __version__
 from stampede.alerts import surveys
+from stampede.alerts.bounds import MOST_ID, OBJECT_ID
 from stampede.alerts.columns import KINDS
+from stampede.images.fits import MOST_VALUE
 from stampede.images.orientation import Orientation
 from stampede.images.stretch import Stretch
 from stampede.images.thumbnail import SHAPE
@@ -21,15 +23,18 @@ from stampede.lookup.object_alerts import MOST_FRAMES
 from stampede.lookup.points import NO_BAND, PointKind
 from stampede.read.api.bulk import CUTOUT_WRITERS, LIGHT_CURVE_WRITERS, Writers
 from stampede.read.api.cross_match import WRITERS as MATCH_WRITERS
-from stampede.read.api.cutouts import MAX_SIZE, Hdus, Limits, View
+from stampede.read.api.cutouts import MAX_SIZE, MOST_HDU, Hdus, Limits, View
 from stampede.read.api.datalink import MOST_IDS
+from stampede.read.api.lightcurves import MJD
 from stampede.read.api.object_cutouts import MEDIA_TYPES as OBJECT_CUTOUTS
 from stampede.read.api.object_cutouts import MOST_SIZE, SIZE
 from stampede.read.api.packets import MEDIA_TYPES as PACKETS
 from stampede.read.api.packets import PacketFormat
+from stampede.read.api.proofs import LATEST_NIGHT
 from stampede.read.formats.cone_writers import writers
 from stampede.read.formats.light_curves import COLUMNS, FORMATS
 from stampede.read.plots.light_curve import Axis, Flux
+from stampede.read.web import parameters
 from stampede.read.web.static_files import address
 
 CONE_WRITERS = writers({})
@@ -47,8 +52,26 @@ def describe() -> dict[str, Any]:
 
     skeleton = yaml.safe_load(Path(__file__).with_name("openapi.yaml").read_text())
     del skeleton["x-shared"]
-    document: dict[str, Any] = _filled(skeleton, _choices() | _formats() | _limits())
+    values = _choices() | _formats() | _limits() | _patterns()
+    document: dict[str, Any] = _filled(skeleton, values)
+    _add_response_formats(document)
     return document
+
+
+def _add_response_formats(document: dict[str, Any]) -> None:
+    """Say of each parameter `responseformat` which formats it takes: names, and media types."""
+    for item in document["paths"].values():
+        for operation in item.values():
+            named = {each["name"]: each for each in operation["parameters"]}
+            if "responseformat" in named:
+                known = [
+                    *named["format"]["schema"]["enum"],
+                    *operation["responses"]["200"]["content"],
+                ]
+                schema = {"type": "string", "enum": known}
+                parameters = operation["parameters"]
+                index = parameters.index(named["responseformat"])
+                parameters[index] = {**named["responseformat"], "schema": schema}
 
 
 def _choices() -> dict[str, Any]:
@@ -99,6 +122,12 @@ def _limits() -> dict[str, Any]:
         "version": __version__,
         "script": address("object.js").removeprefix("/static/"),
         "max_size": MAX_SIZE,
+        "most_hdu": MOST_HDU,
+        "least_value": -MOST_VALUE,
+        "most_value": MOST_VALUE,
+        "most_mjd": MJD[1],
+        "most_id": MOST_ID,
+        "latest_night": LATEST_NIGHT - 1,
         "thumbnail_width": SHAPE[1],
         "thumbnail_height": SHAPE[0],
         "most_frames": MOST_FRAMES,
@@ -106,6 +135,32 @@ def _limits() -> dict[str, Any]:
         "strip_size": SIZE,
         "most_strip_size": MOST_SIZE,
     }
+
+
+def _patterns() -> dict[str, str]:
+    """What ids and positions look like: regular expressions of ECMA 262."""
+    minutes = r"[0-5]?[0-9]"
+    rest = rf"[:m]{minutes}(\.[0-9]{{1,9}})?s?$"
+    return {
+        "alert_id_pattern": f"^({_up_to(MOST_ID)})$",
+        "object_id_pattern": f"^(?!{parameters.FLOAT.pattern}$){OBJECT_ID.pattern}$",
+        "bands_pattern": f"^[{''.join(BANDS)}](,[{''.join(BANDS)}])*$",
+        "hours_pattern": f"^([01]?[0-9]|2[0-3])[:h]{minutes}{rest}",
+        "degrees_pattern": f"^[+-]?[0-8]?[0-9][:d]{minutes}{rest}",
+        "radius_pattern": r"^[0-9]{1,2}(\.[0-9]{1,9})?(arcsec|arcmin|deg)$",
+    }
+
+
+def _up_to(most: int) -> str:
+    """A regular expression of the integers from 1 to `most`, without leading zeros."""
+    digits = str(most)
+    shorter = f"[1-9][0-9]{{0,{len(digits) - 2}}}"
+    equal = (
+        f"{digits[:at]}[{int(at == 0)}-{int(digit) - 1}][0-9]{{{len(digits) - at - 1}}}"
+        for at, digit in enumerate(digits)
+        if int(digit) > int(at == 0)
+    )
+    return "|".join((shorter, *equal, digits))
 
 
 def _filled(node: Any, values: dict[str, Any]) -> Any:

@@ -20,7 +20,7 @@ _ALERT_ID = re.compile(r"[1-9][0-9]{0,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 # The form in which programs write a large number that is no integer: pandas, for a column of ids
 # with a hole. From 2^53 on it may be another id than was meant.
-_FLOAT = re.compile(r"[0-9]{1,40}(\.[0-9]{0,40}([eE]\+?[0-9]{1,2})?|[eE]\+?[0-9]{1,2})")
+FLOAT = re.compile(r"[0-9]{1,40}(\.[0-9]{0,40}([eE]\+?[0-9]{1,2})?|[eE]\+?[0-9]{1,2})")
 EXACT = 2.0**53
 _REPEATABLE = {"band", "bands", "kinds"}
 
@@ -58,7 +58,7 @@ def alert_id(text: object, parameter: str = "alert_id") -> int:
 def object_id(text: object, parameter: str = "object_id") -> str:
     """An objectId, diaObjectId or ssObjectId: letters, digits and ``_ . + -``, up to 64."""
     name = _text_of(text)
-    if _FLOAT.fullmatch(name) and float(name) >= EXACT:
+    if FLOAT.fullmatch(name) and float(name) >= EXACT:
         raise BadParameter(
             parameter,
             f"{name} is an id that was made a float, and so rounded: send all its digits",
