@@ -83,7 +83,7 @@ def problem_response(
         problem = {**problem, "incomplete": why}
     headers = {"Cache-Control": "no-store", **(headers or {})}
     accepts = request.headers.get("accept", "")
-    if accepts.startswith("image/"):
+    if accepts.startswith("image/") and status != http.HTTPStatus.NOT_ACCEPTABLE:
         return Response(placeholder(), status, headers, "image/png")
     if "text/html" in accepts and not request.scope["path"].startswith("/v1/"):
         # Imported here, as in `lazy_routes`: a first cutout needs no page.

@@ -15,6 +15,12 @@ class TooManyQueries(StampedeError):
     name, status = "too-many-queries", 429
 
 
+class NotAcceptable(StampedeError):
+    """The client accepts no format that there is (RFC 9110, 15.5.7)."""
+
+    name, status = "not-acceptable", 406
+
+
 class AccessError(StampedeError):
     """The client may not ask this, or not now; `headers` tell it what to do."""
 

@@ -12,6 +12,7 @@ from stampede.alerts import surveys
 from stampede.alerts.bounds import MOST_ID, OBJECT_ID
 from stampede.alerts.columns import KINDS
 from stampede.lookup.errors import BadParameter
+from stampede.read.errors import NotAcceptable
 from stampede.read.web.conditional import preferred
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -137,7 +138,7 @@ def wanted_format(request: Request, types: dict[str, str]) -> str:
     """The name of a format in `types` (name to media type, the default first).
 
     The parameter `format` or DALI's RESPONSEFORMAT (a name or a media type) decides, otherwise
-    Accept. A client that accepts none of the formats gets the default.
+    Accept. Raises `BadParameter`, and `NotAcceptable` if Accept has none of the formats.
     """
     plain = {media_type.partition(";")[0]: name for name, media_type in types.items()}
     for key, text in request.query_params.items():
@@ -148,5 +149,8 @@ def wanted_format(request: Request, types: dict[str, str]) -> str:
             if wanted in plain:
                 return plain[wanted]
             raise BadParameter(key, f"must be one of {', '.join(types)}: {text[:40]!r}")
-    accepted = preferred(request.headers.get("accept", "*/*"), tuple(plain))
-    return plain[accepted] if accepted else next(iter(types))
+    header = request.headers.get("accept") or "*/*"
+    if accepted := preferred(header, tuple(plain)):
+        return plain[accepted]
+    known = ", ".join(f"{name} ({media_type})" for media_type, name in plain.items())
+    raise NotAcceptable(f"Accept has none of the formats {known}: {header[:80]!r}")
