@@ -112,3 +112,31 @@ def test_every_format_has_the_same_rows(read: Reader, format: str) -> None:
         table = parse(io.BytesIO(response.data))
     assert len(rows) == 3
     assert table.to_pylist() == rows
+
+
+def test_the_columns_are_those_that_the_standard_demands(read: Reader) -> None:
+    """Simple Cone Search 1.03, 2.2: one table, one field of each of three UCDs, of its type."""
+    for query in ("SR=1", "SR=0", "SR=1&MAXREC=0", "SR=1&VERB=1", "SR=1&VERB=3"):
+        data = read(f"/v1/scs?RA={CENTRE.ra}&DEC={CENTRE.dec}&{query}").data
+        results, service = parse(io.BytesIO(data)).resources
+        assert (results.type, service.type) == ("results", "meta")
+        (table,) = results.tables
+        types = {
+            **{"ID_MAIN": ("char", "*"), "POS_EQ_RA_MAIN": ("double", None)},
+            "POS_EQ_DEC_MAIN": ("double", None),
+        }
+        for ucd, (datatype, size) in types.items():
+            (field,) = (each for each in table.fields if each.ucd == ucd)
+            assert (field.datatype, field.arraysize) == (datatype, size)
+        assert all(field.description and field.ucd and field.name for field in table.fields)
+        ids = table.array["object_id"].tolist()
+        assert len({*ids}) == len(ids)
+
+
+@pytest.mark.parametrize("wrong", ["DEC=91", "DEC=-90.1", "RA=361", "RA=-1", "SR=181", "SR=-1"])
+def test_a_number_out_of_range_is_an_error(read: Reader, wrong: str) -> None:
+    """As pyvo finds it: an INFO named Error below the root."""
+    query = {"RA": "1", "DEC": "1", "SR": "1"} | dict([wrong.split("=")])
+    form = "&".join(f"{name}={value}" for name, value in query.items())
+    with pytest.raises(DALQueryError, match="RA must be from 0 to 360"):
+        pyvo.dal.scs.SCSResults.from_result_url(f"{read.url}/v1/scs?{form}")
