@@ -1,8 +1,8 @@
 """Reads a Stampede server from Python: cutouts and light curves as astropy objects.
 
-``connect`` and ``connect_async`` give a client with the same methods; ``detections`` and ``images``
-read a bucket without the server. Every error is a `StampedeClientError` whose message says what to
-do.
+``connect`` and ``connect_async`` give a client with the same methods, ``local`` one of the
+`stampede up` that runs here; ``detections`` and ``images`` read a bucket without the server. Every
+error is a `StampedeClientError` whose message says what to do.
 """
 
 from stampede_client.async_client import AsyncClient, connect_async
@@ -24,6 +24,7 @@ from stampede_client.errors import (
 )
 from stampede_client.image_planes import Images, images
 from stampede_client.light_curve import LightCurve
+from stampede_client.local import LocalBucket, LocalClient, local
 from stampede_client.store import Detections, detections
 
 __version__ = "0.1.0"
@@ -41,6 +42,8 @@ __all__ = [
     "Incomplete",
     "IncompleteWarning",
     "LightCurve",
+    "LocalBucket",
+    "LocalClient",
     "MissingWarning",
     "NotFound",
     "StampedeClientError",
@@ -50,4 +53,5 @@ __all__ = [
     "connect_async",
     "detections",
     "images",
+    "local",
 ]

@@ -197,13 +197,9 @@ def run_curl_commands(reader: Reader) -> None:
 def run_notebook(reader: Reader) -> None:
     """Run the code that reads the bucket with Polars."""
     (code,) = re.findall(r"```python\n(.*?)```", ONE_MACHINE, re.DOTALL)
-    data = Path(reader.env["XDG_DATA_HOME"])
-    running = json.loads((data / "stampede" / "up.json").read_text())
-    endpoint = running["store"].removeprefix("http://").partition("/")[0]
-    code = code.replace("127.0.0.1:8400", endpoint)
-    code = code.replace('Path.home() / ".local/share/', f'Path("{data}") / "')
     done = subprocess.run(
         [sys.executable, "-c", code],
+        env=reader.env | {"PYTHONPATH": str(ROOT / "client")},
         capture_output=True,
         text=True,
         timeout=300,

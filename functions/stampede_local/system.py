@@ -237,6 +237,8 @@ class System:
             "pid": os.getpid(),
             "urls": self.urls,
             **environment.stores(self.settings),
+            "region": self.settings.region,
+            "ca_file": str(self.settings.ca_file) if self.settings.ca_file else None,
             "kafka": self.settings.kafka,
             "topics": self.settings.topics,
             "group": self.settings.group,

@@ -73,6 +73,8 @@ def _recorded(data: Path, settings: Settings) -> Running | None:
         for name, value in recorded.items()
         if name in Settings.model_fields
     }
+    if file := update.get("ca_file"):
+        update["ca_file"] = Path(file)
     return Running(settings.model_copy(update=update), recorded["urls"])
 
 
