@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from stampede.cli.options import DATA, Data, parse_topics, progress_console
-from stampede.telemetry.logs import configure_logs
+from stampede.telemetry.logs import configure_command_logs
 from stampede_local.plan import SystemPlan
 
 TOPICS = ("lsst-alerts", "ztf-alerts")
@@ -82,7 +82,7 @@ def up(
     """
     from stampede_local import up as local
 
-    configure_logs()
+    configure_command_logs()
     data = data or DATA
     plan = plan_of(data, store, kafka, topics, port, install, replica, second_site, sources)
     local.up(plan, progress_console())
@@ -107,7 +107,7 @@ def demo(
     """
     from stampede_local.demo.demo import demo as run
 
-    configure_logs()
+    configure_command_logs()
     sys.exit(
         run(plan_of(data, None, None, ",".join(TOPICS), port, install), alerts, alerts_from, seed)
     )

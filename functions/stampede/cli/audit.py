@@ -82,9 +82,9 @@ def audit(
     With `--json` the same is one JSON document, with the same exit status.
     """
     from stampede.cli.running import running, settings_of
-    from stampede.telemetry.logs import configure_logs
+    from stampede.telemetry.logs import configure_command_logs
 
-    configure_logs()  # to stderr: stdout has the results alone
+    configure_command_logs()  # to stderr: stdout has the results alone
     system = running(data)
     settings = settings_of(system)
     if histories:

@@ -272,9 +272,9 @@ def stored_alerts(data: Path | None) -> Iterator[tuple[Objects, StoredAlerts]]:
     from stampede.cli.running import running, settings_of
     from stampede.deadletters.stored import StoredAlerts, stored_offsets
     from stampede.store.open import open_objects
-    from stampede.telemetry.logs import configure_logs
+    from stampede.telemetry.logs import configure_command_logs
 
-    configure_logs()
+    configure_command_logs()
     settings = settings_of(running(data))
     objects = open_objects(settings)
     with ExitStack() as started:

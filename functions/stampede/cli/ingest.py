@@ -63,9 +63,9 @@ def ingest(
     """
     from stampede.cli.running import running
     from stampede.ingest import files
-    from stampede.telemetry.logs import configure_logs
+    from stampede.telemetry.logs import configure_command_logs
 
-    configure_logs()
+    configure_command_logs("dead-lettered")
     files.find(paths)  # raises before anything is started
     console = progress_console()
     if system := running(data or (DATA if store else None)):

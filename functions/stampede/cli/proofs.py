@@ -56,9 +56,9 @@ def make(
     from stampede.proofs.prover import Prover
     from stampede.proofs.signatures import SigningKey
     from stampede.store.open import open_objects
-    from stampede.telemetry.logs import configure_logs
+    from stampede.telemetry.logs import configure_command_logs
 
-    configure_logs()
+    configure_command_logs()
     settings = settings_of(running(data))
     key = SigningKey.read(settings.proof_key)
     console, made = results_console(), 0
@@ -117,9 +117,9 @@ def check(
     from stampede.comparison.stored_packets import StoredPackets
     from stampede.proofs.checks import ProofChecker
     from stampede.store.open import open_objects
-    from stampede.telemetry.logs import configure_logs
+    from stampede.telemetry.logs import configure_command_logs
 
-    configure_logs()
+    configure_command_logs()
     settings = settings_of(running(data))
     console, found = results_console(), 0
     objects = open_objects(settings)
@@ -170,9 +170,9 @@ def compare(
     AWS_SECRET_ACCESS_KEY.
     """
     from stampede.cli.running import running, settings_of
-    from stampede.telemetry.logs import configure_logs
+    from stampede.telemetry.logs import configure_command_logs
 
-    configure_logs()
+    configure_command_logs()
     settings = settings_of(running(data))
     console, unequal = results_console(), 0
     with console.status(f"reading {what}") as status:

@@ -43,9 +43,9 @@ def hats(
     from stampede.handlers.hats.catalogue import publish as publish_catalogue
     from stampede.store.open import open_objects
     from stampede.store.programmes.rights import Rights
-    from stampede.telemetry.logs import configure_logs
+    from stampede.telemetry.logs import configure_command_logs
 
-    configure_logs()
+    configure_command_logs()
     settings = settings_of(running(data))
     url = place if "://" in place else Path(place).absolute().as_uri()
     files, name = open_catalogue(settings, url)

@@ -36,9 +36,9 @@ def purge(
     from stampede.cli.running import running, settings_of
     from stampede.handlers.purge import found
     from stampede.handlers.purge import purge as remove
-    from stampede.telemetry.logs import configure_logs
+    from stampede.telemetry.logs import configure_command_logs
 
-    configure_logs()  # to stderr: stdout has the results alone
+    configure_command_logs()  # to stderr: stdout has the results alone
     settings = settings_of(running(data))
     counts = found(settings) if check else remove(settings, show, incomplete)
     console = results_console()

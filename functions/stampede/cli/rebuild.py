@@ -42,9 +42,9 @@ def rebuild(
     from stampede.cli.running import running, settings_of
     from stampede.handlers.reconcile.checkpoints import rebuild as rebuild_tables
     from stampede.store.open import open_objects, open_replica
-    from stampede.telemetry.logs import configure_logs
+    from stampede.telemetry.logs import configure_command_logs
 
-    configure_logs()  # to stderr: stdout has the results alone
+    configure_command_logs()  # to stderr: stdout has the results alone
     settings = settings_of(running(data))
     objects = (open_replica if site is Site.REPLICA else open_objects)(settings)
     console, left = results_console(), 0

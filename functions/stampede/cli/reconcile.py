@@ -38,9 +38,9 @@ def reconcile(
     """
     from stampede.cli.running import running, settings_of
     from stampede.handlers.reconcile.reconciler import Reconciler
-    from stampede.telemetry.logs import configure_logs
+    from stampede.telemetry.logs import configure_command_logs
 
-    configure_logs()
+    configure_command_logs()
     system = running(data)
     settings = settings_of(system)
     if system and not settings.sink:

@@ -62,9 +62,9 @@ def replay(
     from stampede.events.kafka.login import KafkaLogin
     from stampede.handlers.replay.kafka_sender import check_retention
     from stampede.handlers.replay.night import Night
-    from stampede.telemetry.logs import configure_logs
+    from stampede.telemetry.logs import configure_command_logs
 
-    configure_logs()
+    configure_command_logs()
     check_options(survey, to, dry_run)
     settings = settings_of(running(data))
     with interruptible() as going:

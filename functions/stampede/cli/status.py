@@ -37,9 +37,9 @@ def status(
     """
     from stampede.cli.running import running, settings_of
     from stampede.handlers.audit.status import Status, states_of
-    from stampede.telemetry.logs import configure_logs
+    from stampede.telemetry.logs import configure_command_logs
 
-    configure_logs()
+    configure_command_logs()
     system = running(data)
     urls = system.urls if system else {}
     read = Status(settings_of(system), urls, lambda: states_of(urls)).read

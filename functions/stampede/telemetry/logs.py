@@ -1,4 +1,7 @@
-"""Logs: one JSON line per event on stderr, or coloured text on a terminal."""
+"""Logs on stderr: of functions a JSON line an event, on a terminal coloured; of commands sentences.
+
+A command has a report of its own: only warnings and errors appear beside it, each as a sentence.
+"""
 
 import logging
 import sys
@@ -8,6 +11,7 @@ from typing import Any
 from stampede.telemetry import tracing
 
 _wanted = False
+_told: frozenset[str] | None = None  # of a command: events that its report tells anyway
 
 
 def get_logger() -> Any:
@@ -20,8 +24,18 @@ def configure_logs() -> None:
 
     Without this structlog writes its own kind of lines on stdout.
     """
-    global _wanted
-    _wanted = True
+    _want(None)
+
+
+def configure_command_logs(*told: str) -> None:
+    """As `configure_logs`, for a command: `told` are events that its report tells anyway."""
+    _want(frozenset(told))
+
+
+def _want(told: frozenset[str] | None) -> None:
+    global _wanted, _told
+    _wanted, _told = True, told
+    _configure.cache_clear()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
     # If the store is down, its caller logs that once; urllib3 would log it for each connection.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
@@ -49,20 +63,49 @@ def _add_trace(_: object, __: str, fields: Any) -> Any:
     return tracing.log_fields(tracing.current()) | fields
 
 
+def _leave_out_told(_: object, __: str, fields: Any) -> Any:
+    import structlog
+
+    if _told and fields["event"] in _told:
+        raise structlog.DropEvent
+    return fields
+
+
+def _as_sentence(_: object, __: str, fields: Any) -> str:
+    """A line for the people who ran a command."""
+    level, event = fields.pop("level"), fields.pop("event")
+    trace = fields.pop("exception", "")
+    words = (f"{name}={' '.join(str(value).split())}" for name, value in fields.items())
+    told = ", ".join(words)
+    line = f"stampede: {level}: {event}" + (f" ({told})" if told else "")
+    return f"{line}\n{trace}" if trace else line
+
+
 @cache
 def _configure() -> None:
     import structlog
 
-    terminal = sys.stderr.isatty()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
+    level = structlog.processors.add_log_level
+    if _told is not None:
+        lowest = logging.WARNING
+        processors: list[Any] = [
+            level,
+            structlog.processors.format_exc_info,
+            _leave_out_told,
+            _as_sentence,
+        ]
+    else:
+        lowest, terminal = logging.INFO, sys.stderr.isatty()
+        processors = [
+            level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             _add_trace,
             structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        ]
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(lowest),
         # Look up `sys.stderr` on every write; an in-process caller may replace it.
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
