@@ -27,7 +27,10 @@ def dashboard(view: View, system: System) -> RenderableType:
             missing,
             "-" if flow.lag is None else f"{flow.lag:,}",
         )
-    names = [Text.assemble(("● ", COLOURS[state]), name) for name, state in view.states.items()]
+    names = [
+        Text.assemble(("● ", COLOURS.get(state, "yellow")), name)
+        for name, state in view.states.items()
+    ]
     processes = Table.grid(padding=(0, 3, 0, 0))
     processes.add_row(Text("processes", style="dim"), Columns(names, padding=(0, 2)))
     addresses = Table(box=None, show_header=False, padding=(0, 3, 0, 0))
@@ -36,7 +39,12 @@ def dashboard(view: View, system: System) -> RenderableType:
     runs = ", ".join(f"{name} {count:,}" for name, count in view.runs.items())
     last = Text(f"runs: {runs}    Ctrl-C stops", style="dim")
     damage = [Text(f"in quarantine: {key}", style="bold red") for key in view.quarantined]
-    return Group(addresses, "", flows, "", processes, "", *damage, last)
+    faults = [
+        Text(f"{name} is {state}; its log: {system.processes[name].log}", style="bold yellow")
+        for name, state in view.states.items()
+        if state != State.RUNNING
+    ]
+    return Group(addresses, "", flows, "", processes, "", *faults, *damage, last)
 
 
 def addresses_of(system: System) -> list[tuple[str, str]]:
@@ -63,9 +71,8 @@ def line(view: View) -> str:
         + ("" if flow.lag is None else f", lag {flow.lag:,}")
         for flow in view.flows
     ]
-    down = [name for name, state in view.states.items() if state is not State.RUNNING]
-    if down:
-        parts.append(f"not running: {', '.join(down)}")
+    states = view.states.items()
+    parts += [f"{name} is {state}" for name, state in states if state != State.RUNNING]
     if view.quarantined:
         parts.append(f"in quarantine: {', '.join(view.quarantined)}")
     return "; ".join(parts)

@@ -236,6 +236,7 @@ class System:
         running = {
             "pid": os.getpid(),
             "urls": self.urls,
+            "logs": {name: str(process.log) for name, process in self.processes.items()},
             **environment.stores(self.settings),
             "region": self.settings.region,
             "ca_file": str(self.settings.ca_file) if self.settings.ca_file else None,

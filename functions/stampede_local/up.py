@@ -9,6 +9,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from rich.text import Text
 from stampede.cli.running import Running
 from stampede.errors import StampedeError
 from stampede.events.auth.access import key_header
-from stampede.handlers.audit.status import Status, View
+from stampede.handlers.audit.status import Status, View, states_of
 from stampede_local.dashboard import dashboard, line
 from stampede_local.plan import SystemPlan
 from stampede_local.ports import free_port
@@ -70,10 +71,13 @@ def running_system(
 
 
 def show(system: System, console: Console, stop: threading.Event) -> None:
-    """Show the dashboard, or without a terminal a line every few seconds, until `stop` is set."""
+    """Show the dashboard until `stop` is set; without a terminal a line whenever it changes."""
     if not console.is_terminal:
+        printed = None
         for view in watch(system, console, LINE_SECONDS, stop):
-            console.print(line(view), highlight=False, soft_wrap=True)
+            if (text := line(view)) != printed:
+                console.print(text, highlight=False, soft_wrap=True)
+            printed = text
         return
     with Live(console=console, auto_refresh=False, transient=True) as live:
         for view in watch(system, console, LOOK_SECONDS, stop):
@@ -92,7 +96,7 @@ def watch(
     views: queue.Queue[View] = queue.Queue()
 
     def read() -> None:
-        status = Status(system.settings, system.urls, system.supervisor.states)
+        status = Status(system.settings, system.urls, partial(states_of_up, system))
         while not stop.is_set():
             try:
                 views.put(status.read())
@@ -106,6 +110,16 @@ def watch(
     while not stop.is_set():
         with suppress(queue.Empty):
             yield views.get(timeout=WAIT_SECONDS)
+
+
+def states_of_up(system: System) -> dict[str, str]:
+    """The state of each process: the supervisor's, or "not ready" if it runs and does not answer.
+
+    A server that stands still, Kafka for example, shows in the function that waits for it.
+    """
+    states: dict[str, str] = dict(system.supervisor.states())
+    running = {name: url for name, url in system.urls.items() if states.get(name) == State.RUNNING}
+    return states | states_of(running)
 
 
 class Stop(threading.Event):

@@ -32,14 +32,13 @@ def doctor(
 
     The exit status is 0 if all is well, 1 for warnings, and 2 for errors.
     """
-    from stampede.cli.running import running
+    from stampede.cli.running import Running, running
     from stampede.config.settings import Settings
     from stampede.doctor.checks import examine
     from stampede.doctor.finding import Installation, Level
 
-    system = running(data)
-    settings, urls = system or (Settings(), {})
-    installation = Installation(settings, urls, installed=not before)
+    system = running(data) or Running(Settings(), {})
+    installation = Installation(system.settings, system.urls, not before, system.logs)
     results = []
     for result in examine(installation):
         results.append(result)

@@ -3,7 +3,9 @@
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from stampede.cli.options import DATA
@@ -17,10 +19,24 @@ OTHERS = DATA / "others"
 
 
 class Running(NamedTuple):
-    """A running system: the settings to reach it, and the URLs of its functions by name."""
+    """A running system.
+
+    Attributes
+    ----------
+    settings
+        How to reach it.
+    urls
+        URLs of its functions by name.
+    data
+        Directory of its `stampede up`; None if STAMPEDE_FUNCTIONS names the functions.
+    logs
+        The log of each process of `stampede up` by name.
+    """
 
     settings: Settings
     urls: dict[str, str]
+    data: Path | None = None
+    logs: Mapping[str, str] = MappingProxyType({})
 
 
 def running(data: Path | None = None) -> Running | None:
@@ -73,9 +89,10 @@ def _recorded(data: Path, settings: Settings) -> Running | None:
         for name, value in recorded.items()
         if name in Settings.model_fields
     }
-    if file := update.get("ca_file"):
+    if file := recorded.get("ca_file"):
         update["ca_file"] = Path(file)
-    return Running(settings.model_copy(update=update), recorded["urls"])
+    found = settings.model_copy(update=update)
+    return Running(found, recorded["urls"], data, recorded.get("logs", {}))
 
 
 def _other_installation(settings: Settings) -> Running | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from stampede.config.settings import Settings
@@ -39,11 +40,14 @@ class Installation(NamedTuple):
         URLs of the functions by name.
     installed
         False before an installation, which makes missing buckets.
+    logs
+        The log of each process of `stampede up` by name.
     """
 
     settings: Settings
     urls: Mapping[str, str]
     installed: bool = True
+    logs: Mapping[str, str] = MappingProxyType({})
 
 
 Check = Callable[[Installation], Iterator[Finding]]

@@ -41,7 +41,11 @@ def kafka(installation: Installation) -> Iterator[Finding]:
             level = Level.ERROR if installation.installed else Level.WARNING  # sources wait for it
             yield Finding(level, failure.message, "make it, or correct STAMPEDE_TOPICS")
         except SetupError as failure:
-            yield error(failure.message, "correct the settings: `stampede settings` lists them")
+            log = installation.logs.get("kafka")  # of the Kafka of `stampede up`
+            look = f"look at its log, {log}; or " if log else ""
+            yield error(
+                failure.message, f"{look}correct the settings: `stampede settings` lists them"
+            )
 
 
 def unread(installation: Installation) -> Iterator[Finding]:

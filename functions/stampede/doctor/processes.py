@@ -8,6 +8,8 @@ from stampede.handlers.audit.status import states_of
 
 START_SECONDS = 20.0
 """Time that a function which had scaled to zero has to start."""
+UP_SECONDS = 2.0
+"""The same of `stampede up`, where none scales to zero."""
 
 
 def processes(installation: Installation) -> Iterator[Finding]:
@@ -15,12 +17,15 @@ def processes(installation: Installation) -> Iterator[Finding]:
     if not installation.urls:
         raise NotExamined("no `stampede up` runs here, and STAMPEDE_FUNCTIONS is not set")
     states = states_of(installation.urls)
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + (UP_SECONDS if installation.logs else START_SECONDS)
     while set(states.values()) - {"running"} and time.monotonic() < deadline:
         time.sleep(0.5)
         states = states_of(installation.urls)
     for name, state in sorted(states.items()):
         if state != "running":
+            log = installation.logs.get(name)
             yield error(
-                f"{name} is {state}", f"look at its log; it answers at {installation.urls[name]}"
+                f"{name} is {state}",
+                f"look at its log{f', {log}' if log else ''}; "
+                f"it answers at {installation.urls[name]}",
             )

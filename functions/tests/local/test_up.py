@@ -14,7 +14,9 @@ import pytest
 from rich.console import Console
 
 from stampede.config.settings import Settings
+from stampede.handlers.audit.status import View
 from stampede_local import up
+from stampede_local.supervisor import State
 from stampede_local.up import watch
 
 
@@ -71,6 +73,24 @@ def test_a_signal_ends_the_watch_on_a_busy_machine(tmp_path) -> None:
         signalled.join()
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_without_a_terminal_it_prints_a_line_only_when_it_changes(monkeypatch) -> None:
+    quarantined = [[], [], ["a"], ["a"], []]
+    views = [View({}, [], {}, keys) for keys in quarantined]
+    monkeypatch.setattr(up, "watch", lambda *_: iter(views))
+    output = io.StringIO()
+    up.show(system_on(Path("none")), Console(file=output), threading.Event())
+    assert output.getvalue() == "\nin quarantine: a\n\n"
+
+
+def test_a_process_that_runs_and_does_not_answer_is_not_ready(tmp_path) -> None:
+    system = system_on(tmp_path)
+    system.urls = {"alerts": "http://127.0.0.1:1", "read": "http://127.0.0.1:1"}
+    states = {"kafka": State.RUNNING, "alerts": State.RUNNING, "read": State.WAITING}
+    system.supervisor.states = lambda: states
+    found = {"kafka": "running", "alerts": "not ready", "read": "waiting"}
+    assert up.states_of_up(system) == found
 
 
 class System:
