@@ -10,7 +10,7 @@ from stampede.config.topics import Topics
 from stampede.errors import SetupError
 from stampede.events.kafka.errors import reason
 from stampede.events.kafka.login import KafkaLogin
-from stampede.runtime.progress import Progress
+from stampede.runtime.progress import Progress, telling_if_slow
 from stampede.store.objects.object_store import Objects
 
 RESPONSE_SECONDS = 10.0
@@ -36,7 +36,8 @@ def require_kafka(settings: Settings, topics: Collection[str], progress: Progres
         why = reason(error) if isinstance(error, KafkaException) else str(error)
         raise SetupError(f"{where}: wrong options: {why}") from None
     try:
-        known = client.list_topics(timeout=RESPONSE_SECONDS).topics
+        with telling_if_slow(progress, f"{where} does not answer yet: waiting"):
+            known = client.list_topics(timeout=RESPONSE_SECONDS).topics
     except KafkaException as error:
         client.poll(0)  # calls `error_cb`, which knows more than that time ran out
         why = reason(errors[0] if errors else error)

@@ -15,8 +15,11 @@ from stampede.config.topics import NAME
 from stampede.errors import SetupError
 from stampede.events.kafka.errors import reason
 from stampede.events.kafka.producer import DELIVERY_SECONDS, RESPONSE_SECONDS, Deliveries
+from stampede.runtime.progress import telling_if_slow
+from stampede.telemetry.logs import get_logger
 from stampede_simulator.alert_bytes import SimulatedAlert
 
+log = get_logger()
 OnWritten = Callable[[SimulatedAlert], None]
 
 TOPICS = {"lsst": "lsst-alerts", "ztf": "ztf-alerts"}
@@ -114,7 +117,8 @@ def to_kafka(
     )
 
     try:
-        producer.list_topics(timeout=RESPONSE_SECONDS)
+        with telling_if_slow(log.warning, f"Kafka at {bootstrap} does not answer yet: waiting"):
+            producer.list_topics(timeout=RESPONSE_SECONDS)
         for alert in alerts:
             taken = partial(_call_on_written, on_written, alert)
             deliveries.produce(producer, topic_now(topics[alert.survey]), alert.body, taken)

@@ -62,7 +62,9 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    pass
+    from stampede.telemetry.logs import configure_command_logs
+
+    configure_command_logs()
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -12,7 +12,7 @@ from stampede.handlers.audit.audit import audit
 from stampede.store.integrity import ledger as accounting
 from stampede.store.open import open_objects
 
-PATIENCE = 10.0
+PATIENCE = 6.0
 
 
 def ledger(installation: Installation) -> Iterator[Finding]:

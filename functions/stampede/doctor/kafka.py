@@ -10,7 +10,7 @@ from stampede.errors import NoTopic, SetupError
 from stampede.events.kafka.topics import KafkaTopics
 from stampede.store.offsets.coverage import Interval, PartitionId
 
-PATIENCE = 10.0
+PATIENCE = 6.0
 MOST_PAST = 30
 """Topics that are looked at because they have left their family's window, the newest."""
 SOON = 0.1

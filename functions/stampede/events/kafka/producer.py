@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from stampede.errors import SetupError
 from stampede.events.kafka.errors import reason
 
-RESPONSE_SECONDS = 30.0  # without a response for this long, there is no Kafka
+RESPONSE_SECONDS = 10.0  # without a response for this long, there is no Kafka
 DELIVERY_SECONDS = 300  # a Kafka that was there may be restarting: wait for it
 
 

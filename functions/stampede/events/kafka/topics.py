@@ -5,6 +5,7 @@ That is the other side of the comparison that the ledger makes.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,9 +18,12 @@ from stampede.events.cloudevents.kafka_record import Record
 from stampede.events.kafka.errors import reason
 from stampede.events.kafka.login import KafkaLogin
 from stampede.events.kafka.topic_ids import TopicIds, of_another_topic, read_note
+from stampede.runtime.progress import telling_if_slow
 from stampede.store.offsets.coverage import Interval, PartitionId
+from stampede.telemetry.logs import get_logger
 
-RESPONSE_SECONDS = 15.0
+log = get_logger()
+RESPONSE_SECONDS = 10.0
 NEAR = 1000  # offsets that are read rather than jumped over: a jump costs a few requests
 # A partition that is new, or whose leader moves, has no leader for a moment; nor has a group.
 NO_LEADER = {
@@ -129,14 +133,16 @@ class KafkaTopics:
     def names(self) -> frozenset[str]:
         """The names of all topics that Kafka shows."""
         try:
-            return frozenset(self._consumer.list_topics(timeout=self._patience).topics)
+            with self._asking():
+                return frozenset(self._consumer.list_topics(timeout=self._patience).topics)
         except KafkaException as error:
             raise self._silent(error) from None
 
     def partitions(self, topic: str) -> list[int]:
         """Numbers of the partitions of a topic."""
         try:
-            metadata = self._consumer.list_topics(topic, self._patience).topics[topic]
+            with self._asking():
+                metadata = self._consumer.list_topics(topic, self._patience).topics[topic]
         except KafkaException as error:
             raise self._silent(error) from None
         if metadata.error:
@@ -161,9 +167,10 @@ class KafkaTopics:
         """What a consumer group has committed of topics with these ids; empty if we may not ask."""
         consumer = Consumer(self._options | {"group.id": group})
         try:
-            found = _patiently(
-                lambda: commits(consumer, partitions, topic_ids, self._patience), self._patience
-            )
+            with self._asking():
+                found = _patiently(
+                    lambda: commits(consumer, partitions, topic_ids, self._patience), self._patience
+                )
             return {key: each if each and each.offset >= 0 else None for key, each in found.items()}
         except KafkaException:
             return {}
@@ -232,9 +239,16 @@ class KafkaTopics:
     def _watermarks(self, partition: TopicPartition) -> Interval:
         ask = self._consumer.get_watermark_offsets
         try:
-            return _patiently(lambda: ask(partition, self._patience), self._patience)
+            with self._asking():
+                return _patiently(lambda: ask(partition, self._patience), self._patience)
         except KafkaException as error:
             raise self._silent(error) from None
+
+    def _asking(self) -> AbstractContextManager[None]:
+        """Log that Kafka does not answer yet, if the block takes long."""
+        where, seconds = self._settings.kafka, self._patience
+        line = f"Kafka at {where} does not answer yet: waiting, {seconds:.0f} s at most"
+        return telling_if_slow(log.warning, line)
 
     def _silent(self, error: KafkaException) -> SetupError:
         return SetupError(

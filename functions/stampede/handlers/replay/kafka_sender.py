@@ -15,7 +15,10 @@ from stampede.errors import SetupError
 from stampede.events.kafka.errors import reason
 from stampede.events.kafka.producer import DELIVERY_SECONDS, RESPONSE_SECONDS, Deliveries
 from stampede.handlers.replay.messages import Replayed
+from stampede.runtime.progress import telling_if_slow
+from stampede.telemetry.logs import get_logger
 
+log = get_logger()
 NEW_TOPIC_SECONDS = 10.0  # until brokers that make topics have made one
 OPTIONS = {
     "enable.idempotence": True,  # a retry neither repeats a message nor changes the order
@@ -110,7 +113,8 @@ def send(
 
     try:
         producer = Producer({**OPTIONS, **options, "bootstrap.servers": bootstrap})
-        producer.list_topics(timeout=RESPONSE_SECONDS)
+        with telling_if_slow(log.warning, f"Kafka at {bootstrap} does not answer yet: waiting"):
+            producer.list_topics(timeout=RESPONSE_SECONDS)
         try:
             for message in messages:
                 timestamp = (

@@ -187,7 +187,7 @@ def test_files_need_no_kafka(objects) -> None:
 def test_a_kafka_that_is_down_is_one_line(
     objects, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr("stampede.events.kafka.topics.RESPONSE_SECONDS", 0.5)
+    monkeypatch.setattr("stampede.runtime.progress.SLOW_SECONDS", 600)
     with pytest.raises(
         SetupError, match=r"Kafka at 127\.0\.0\.1:1 does not answer.*STAMPEDE_KAFKA"
     ):
