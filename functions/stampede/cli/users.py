@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,7 +10,11 @@ import typer
 from stampede.cli.options import Data
 
 if TYPE_CHECKING:
+    from stampede.cli.running import Running
     from stampede.store.ceph.users import Keys
+
+GATEWAY = "radosgw"
+"""The process of a local Ceph that serves S3."""
 
 
 def users(
@@ -33,6 +38,8 @@ def users(
 
         radosgw-admin caps add --uid=OWNER --caps='users=*'
 
+    For the Ceph of `stampede up` the message without it has the whole command.
+
     Prints a Secret for each, for `kubectl apply`:
 
         stampede users | kubectl --namespace stampede apply --filename -
@@ -47,7 +54,8 @@ def users(
     from stampede.store.ceph.users import S3Users
     from stampede.store.open import first_site
 
-    made = S3Users(first_site(settings_of(running(data))))
+    system = running(data)
+    made = S3Users(first_site(settings_of(system)), admin_of(system))
 
     def progress(line: str) -> None:
         typer.echo(line, err=True)
@@ -60,6 +68,15 @@ def users(
         return
     documents = [as_secret(f"{secrets}-{role}", keys) for role, keys in made.make(progress).items()]
     typer.echo(yaml.safe_dump_all(documents, sort_keys=False), nl=False)
+
+
+def admin_of(system: Running | None) -> str:
+    """How Ceph's command for users is called: that of a local Ceph needs its configuration."""
+    from stampede.store.ceph.users import ADMIN
+
+    if system and system.data and GATEWAY in system.logs:
+        return f"{ADMIN} -c {quote(str(system.data / 'ceph' / 'ceph.conf'))}"
+    return ADMIN
 
 
 def as_secret(name: str, keys: Keys) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from stampede.store.s3.faults import answer_of
 from stampede.store.s3.signed_requests import S3Requests
 from stampede.store.tables.checkpoint import CHECKPOINTS
 
-NEEDED = "radosgw-admin caps add --uid={0} --caps='users=*'"
+ADMIN = "radosgw-admin"
 _OURS = "stampede-"  # what the ids of our statements begin with
 
 
@@ -81,9 +81,16 @@ class Keys(NamedTuple):
 
 
 class S3Users:
-    """The users of one bucket's roles."""
+    """The users of one bucket's roles.
 
-    def __init__(self, site: StoreAddress) -> None:
+    Parameters
+    ----------
+    admin
+        How people call Ceph's `radosgw-admin` here, for messages.
+    """
+
+    def __init__(self, site: StoreAddress, admin: str = ADMIN) -> None:
+        self._by_hand = admin
         self._requests = S3Requests(site)
         self._bucket = urlsplit(site.url).path.strip("/")
 
@@ -142,8 +149,9 @@ class S3Users:
         response = self._requests.send("GET", f"/{self._bucket}", {"acl": ""})
         if response.status >= 300:
             raise SetupError(
-                f"{self._requests.endpoint} answered {response.status} for the owner of bucket "
-                f"{self._bucket}: use the keys of the user that made it"
+                f"{self._requests.endpoint} does not say who owns bucket {self._bucket}: it "
+                f"answered {answer_of(response.status, response.data)}; use the keys of the user "
+                "that made it"
             )
         owner = ElementTree.fromstring(response.data).findtext("./{*}Owner/{*}ID")
         if not owner:
@@ -161,7 +169,8 @@ class S3Users:
             progress(f"user {user}: is there")
         for key in found.get("keys", ()):
             return Keys(key["access_key"], key["secret_key"])
-        raise SetupError(f"user {user} has no keys: radosgw-admin key create --uid={quote(user)}")
+        command = f"{self._by_hand} key create --uid={quote(user)}"
+        raise SetupError(f"user {user} has no keys: {command}")
 
     def _admin(self, method: str, owner: str, **query: str) -> dict[str, Any] | None:
         """Call the Admin Ops API; None if there is no such user."""
@@ -172,7 +181,7 @@ class S3Users:
             raise SetupError(
                 f"{self._requests.endpoint} lets us make no users: it answered "
                 f"{answer_of(response.status, response.data)}; on Ceph, allow it for a while: "
-                f"{NEEDED.format(quote(owner))}"
+                f"{self._by_hand} caps add --uid={quote(owner)} --caps='users=*'"
             )
         return json.loads(response.data) if response.data else {}
 
@@ -190,7 +199,7 @@ class S3Users:
         if response.status >= 300:
             raise SetupError(
                 f"{self._requests.endpoint} does not take a policy of bucket {self._bucket}: it "
-                f"answered {response.status} {response.data.decode(errors='replace')[:200]}"
+                f"answered {answer_of(response.status, response.data)}"
             )
         progress(f"policy of bucket {self._bucket}: {len(statements)} statements of Stampede")
 

@@ -100,12 +100,22 @@ class S3Objects:
         from stampede.store.s3.minio_client import S3Error
 
         with self._errors(self.bucket):
-            if not self._minio.bucket_exists(self.bucket):
+            if not self._exists():
                 try:
                     self._minio.make_bucket(self.bucket)
                 except S3Error as error:
                     if error.code != "BucketAlreadyOwnedByYou":  # another process was faster
                         raise
+
+    def _exists(self) -> bool:
+        from stampede.store.s3.minio_client import S3Error
+
+        try:
+            return self._minio.bucket_exists(self.bucket)
+        except S3Error as error:
+            if error.code == "AccessDenied":
+                next(self.list(""), None)  # unlike that of a HEAD, its refusal has a reason
+            raise
 
     def put(self, key: str, data: bytes | memoryview, sha256: str | None = None) -> None:
         """See `Objects.put`; one PUT for any size (S3 takes up to 5 GB)."""

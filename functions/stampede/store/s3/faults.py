@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 
 def refusal(endpoint: str, code: str, key: str) -> StoreDown:
     """The error for a response of the endpoint with an error code."""
-    response = f"{endpoint} answered {code} at {key}"
+    response = f"{endpoint} answered {code}{_at(key)}"
     if advice := ADVICE.get(code):
         if code == "NoSuchBucket":
             return NoBucket(f"{response}; {advice}")
@@ -53,7 +53,12 @@ def answer_of(status: int, body: bytes) -> str:
 
 def failure(endpoint: str, key: str, error: Exception) -> StoreDown:
     """The error for a request without a proper answer."""
-    return StoreDown(f"{endpoint} failed at {key}: {_reason(error)}")
+    return StoreDown(f"{endpoint} failed{_at(key)}: {_reason(error)}")
+
+
+def _at(key: str) -> str:
+    """Where, unless it is the whole bucket."""
+    return f" at {key}" if key else ""
 
 
 def _reason(error: BaseException) -> str:

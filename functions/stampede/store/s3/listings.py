@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from stampede.errors import NotFound, StoreDown
+from stampede.errors import NotFound
 from stampede.store.objects.object_store import Folder, ObjectInfo
 from stampede.store.s3.credentials import S3Keys
 from stampede.store.s3.faults import failure, refusal
@@ -137,7 +137,8 @@ class S3Lists:
             code = found[1].decode() if found else None
         if code:
             raise refusal(self._endpoint, code, key)
-        raise StoreDown(f"{self._endpoint} failed at {key}: it answered {response.status}")
+        answered = OSError(f"it answered {response.status}")
+        raise failure(self._endpoint, key, answered)
 
 
 def _advance(page: Page, last: str, empty: int) -> tuple[str, int]:

@@ -1,7 +1,10 @@
 """Functions with users of their own at a real Ceph, who may do no more than they need."""
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -169,6 +172,29 @@ def test_without_the_capability_the_message_has_the_command(bucket: Settings) ->
         SetupError, match=r"radosgw-admin caps add --uid=stampede --caps='users=\*'"
     ):
         S3Users(first_site(bucket)).make(print)
+
+
+def test_at_a_local_ceph_the_command_of_the_message_works_as_it_stands(
+    bucket: Settings, ceph: LocalCeph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, data = first_site(bucket), tmp_path / "data of up"
+    data.mkdir()
+    (data / "ceph").symlink_to(ceph.directory)
+    running = {"pid": os.getpid(), "urls": {}, "logs": {"radosgw": "radosgw.log"}}
+    running |= {"store": site.url, "access_key": site.access_key, "secret_key": site.secret_key}
+    (data / "up.json").write_text(json.dumps(running))
+    denied = CliRunner().invoke(app, ["users", "--data", str(data)])
+    assert isinstance(denied.exception, SetupError)
+    message, _, command = denied.exception.message.partition(": it answered ")
+    assert message.endswith("lets us make no users")
+    answered, _, command = command.partition("; on Ceph, allow it for a while: ")
+    assert answered == "403 AccessDenied"
+    monkeypatch.delenv("CEPH_CONF", raising=False)
+    try:
+        subprocess.run(command, shell=True, check=True, capture_output=True, timeout=200)
+        S3Users(site).make(print)
+    finally:
+        ceph.radosgw_admin("caps", "rm", f"--uid={USER}", "--caps=users=*")
 
 
 def test_the_command_prints_secrets(

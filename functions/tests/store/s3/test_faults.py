@@ -37,12 +37,23 @@ def test_a_refusal_says_what_to_do_and_is_asked_once(request_: Request, code: st
     assert len(server.requests) == 1
 
 
-def test_up_with_a_wrong_key_is_refused_at_once() -> None:
-    """The response to a HEAD has no body, so no code."""
-    with faulty_s3(answer("403 Forbidden")) as server, pytest.raises(StoreRefused) as caught:
+def test_up_and_check_store_with_a_wrong_key_name_the_reason_that_a_listing_has() -> None:
+    """The response to a HEAD has no body, so no code: `doctor`, which lists, had another reason."""
+    with (
+        faulty_s3(answer("403 Forbidden"), error("403 Forbidden", "InvalidAccessKeyId")) as server,
+        pytest.raises(StoreRefused) as caught,
+    ):
         objects_at(f"http://{server.host}/bucket").ensure_bucket()
-    assert "check STAMPEDE_ACCESS_KEY and STAMPEDE_SECRET_KEY" in caught.value.message
-    assert len(server.requests) == 1
+    assert caught.value.message == (
+        f"http://{server.host} answered InvalidAccessKeyId; {ADVICE['InvalidAccessKeyId']}"
+    )
+    assert len(server.requests) == 2
+
+
+def test_a_failure_of_the_whole_bucket_names_no_key() -> None:
+    with faulty_s3(answer("418 I'm a teapot")) as server, pytest.raises(StoreDown) as caught:
+        list(objects_at(f"http://{server.host}/bucket").list(""))
+    assert caught.value.message == f"http://{server.host} failed: it answered 418"
 
 
 def test_another_error_is_no_refusal() -> None:
