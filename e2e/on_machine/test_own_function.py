@@ -1,6 +1,9 @@
 """The example of a function of your own gets each pack stored in a real Ceph, from the broker."""
 
 import json
+import os
+import re
+import shutil
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -10,7 +13,8 @@ import pytest
 import urllib3
 import yaml
 
-from e2e.commands import until
+from e2e.commands import READY_SECONDS, until
+from e2e.places import ROOT
 from stampede.config.settings import Settings
 from stampede.events.http.probes import is_ready
 from stampede.store.open import open_objects
@@ -22,7 +26,8 @@ from tests.support.store.s3_notifications import event_headers, record
 from tests.support.store.two_sites import put_pack
 
 __all__ = ["bucket", "ceph", "ceph_packages"]  # fixtures
-EXAMPLE = Path(__file__).parents[2] / "eventing" / "examples" / "function"
+EXAMPLE = ROOT / "eventing" / "examples" / "function"
+PAGE = ROOT / "docs" / "how-to" / "own-function.md"
 # What Knative's scaffolding does with a function.
 SERVE = "from func_python.cloudevent import serve; from function import new; serve(new)"
 STORED = "com.amazonaws.s3.ObjectCreated:Put"
@@ -129,3 +134,48 @@ def test_bad_events_are_dead_letters_and_a_store_that_is_down_is_retried(
     example.function.stop()
     example.start()
     assert example.stored(key, example.url) == 503
+
+
+def test_the_page_for_one_machine_leads_to_a_running_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commands as they stand, in three terminals; only ports and the data's place differ."""
+    section = PAGE.read_text().partition("## On one machine")[2]
+    up, install, *function, simulate = re.findall(r"^\$ (.+)$", section, re.MULTILINE)
+    assert install.startswith("pip install ")  # what it installs is here already
+    port, here = str(free_port()), tmp_path / "here"
+    shutil.copytree(EXAMPLE, here / EXAMPLE.relative_to(ROOT))
+    trigger = here / EXAMPLE.relative_to(ROOT) / "trigger-here.yaml"
+    assert trigger.read_text().count("9000") == 1
+    trigger.write_text(trigger.read_text().replace("9000", port))
+    shell = {
+        "XDG_DATA_HOME": str(tmp_path),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+
+    def terminal(name: str, *lines: str) -> Process:
+        script = "\n".join(["cd here", *lines]).replace("9000", port)
+        return Process(name, ["bash", "-ec", script], tmp_path / f"{name}.log", shell)
+
+    terminals = [
+        terminal("up", f"exec {up} --port {free_port()}"),
+        terminal("function", *function),
+        terminal("simulate", simulate),
+    ]
+    monkeypatch.chdir(tmp_path)
+    try:
+        terminals[0].start()
+        until(lambda: "ready: " in terminals[0].tail() or not terminals[0].running, READY_SECONDS)
+        terminals[1].start()
+        until(lambda: is_ready(f"http://127.0.0.1:{port}"), SOON)
+        terminals[2].start()
+        until(lambda: counted_in(terminals[1].log) >= 300, READY_SECONDS)
+    finally:
+        for each in reversed(terminals):
+            each.stop()
+
+
+def counted_in(log: Path) -> int:
+    """Alerts of all packs that the function has printed."""
+    found = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    return sum({each["pack"]: each["alerts"] for each in found}.values())

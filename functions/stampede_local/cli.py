@@ -8,28 +8,17 @@ from typing import Annotated
 import typer
 
 from stampede.cli.options import DATA, Data, parse_topics, progress_console
+from stampede.errors import SetupError
 from stampede.telemetry.logs import configure_command_logs
 from stampede_local.plan import SystemPlan
 
 TOPICS = ("lsst-alerts", "ztf-alerts")
 
 
-def plan_of(
-    data: Path,
-    store: str | None,
-    kafka: str | None,
-    topics: str,
-    port: int,
-    install: bool,
-    replica: str | None = None,
-    second_site: bool = False,
-    sources: bool = False,
-) -> SystemPlan:
-    """The plan that the options describe."""
+def names_of(topics: str) -> tuple[str, ...]:
+    """The topics and families that an option names. Raises `SetupError`."""
     parse_topics(topics)  # raises if one is neither a name nor a family
-    names = tuple(name.strip() for name in topics.split(",") if name.strip())
-    data = data.absolute()
-    return SystemPlan(data, store, kafka, names, port, install, replica, second_site, sources)
+    return tuple(name.strip() for name in topics.split(",") if name.strip())
 
 
 def up(
@@ -70,6 +59,27 @@ def up(
         ),
     ] = False,
     port: Annotated[int, typer.Option(help="where `read` answers")] = 8080,
+    ceph_port: Annotated[
+        int | None,
+        typer.Option(
+            help="of the local Ceph, which takes the next one too",
+            show_default="that of the last start, or 8400, or a free one if that is taken",
+        ),
+    ] = None,
+    kafka_port: Annotated[
+        int | None,
+        typer.Option(
+            help="of the local Kafka, which takes the next one too",
+            show_default="that of the last start, or 9092, or a free one if that is taken",
+        ),
+    ] = None,
+    triggers: Annotated[
+        Path | None,
+        typer.Option(
+            help="file with the Triggers of functions of your own, each with the `uri` of its "
+            "subscriber (docs/how-to/own-function.md); needs the local Ceph"
+        ),
+    ] = None,
     data: Data = None,
     install: Annotated[
         bool, typer.Option(help="install Debian packages that are missing (as root)")
@@ -83,9 +93,34 @@ def up(
     from stampede_local import up as local
 
     configure_command_logs()
-    data = data or DATA
-    plan = plan_of(data, store, kafka, topics, port, install, replica, second_site, sources)
+    plan = SystemPlan(
+        (data or DATA).absolute(),
+        store,
+        kafka,
+        names_of(topics),
+        port,
+        install,
+        replica,
+        second_site,
+        sources,
+        ceph_port,
+        kafka_port,
+        triggers,
+    )
+    check_options(plan)
     local.up(plan, progress_console())
+
+
+def check_options(plan: SystemPlan) -> None:
+    """Raise `SetupError` if an option is of a server that is not started."""
+    if plan.ceph_port is not None and plan.store:
+        raise SetupError("--ceph-port is of a local Ceph, and with --store none is started")
+    if plan.kafka_port is not None and (plan.kafka or not plan.topics):
+        raise SetupError("--kafka-port is of a local Kafka, and none is started")
+    if plan.triggers and plan.store:
+        raise SetupError(
+            "--triggers needs the local Ceph, whose notifications become events: leave out --store"
+        )
 
 
 def demo(
@@ -108,6 +143,5 @@ def demo(
     from stampede_local.demo.demo import demo as run
 
     configure_command_logs()
-    sys.exit(
-        run(plan_of(data, None, None, ",".join(TOPICS), port, install), alerts, alerts_from, seed)
-    )
+    plan = SystemPlan(data.absolute(), None, None, TOPICS, port, install)
+    sys.exit(run(plan, alerts, alerts_from, seed))

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 from stampede.config.settings import Settings
+from stampede.errors import SetupError
 from stampede.events import table_urls
 from stampede.events.broker.triggers import read_triggers
 from stampede.handlers.apps import APPS
@@ -11,6 +13,8 @@ from stampede.handlers.apps import APPS
 # Kafka gives the partitions of a killed source to another source after this time; default 45 s.
 _CONSUMER_OPTIONS = {"session.timeout.ms": "10000"}
 
+TRIGGERS = "triggers.yaml"
+"""File among the data with all Triggers, if the user has some."""
 NO_STORE = {"source", "broker", "notifications"}
 """Functions that pass events on and never use a store."""
 BOTH_SITES = {"replicate", "reconcile", "scrub"}
@@ -82,6 +86,32 @@ def of_input(
 def of_source(settings: Settings, urls: Mapping[str, str]) -> Environment:
     """For the source, which sends each alert to both functions."""
     return of_input(settings, urls) | {"STAMPEDE_SINKS": json.dumps(table_urls(urls))}
+
+
+def triggers_file(settings: Settings, own: Path | None, data: Path) -> Path:
+    """The file of all Triggers: those of the settings, and those of the user's `own` functions.
+
+    Raises
+    ------
+    SetupError
+        One of the user's has the name of another, or a subscriber without a URL.
+    """
+    if own is None:
+        return settings.triggers
+    names = {trigger.metadata.name for trigger in read_triggers(settings.triggers)}
+    for trigger in read_triggers(own):
+        name = trigger.metadata.name
+        if name in names:
+            raise SetupError(f"{own}: another Trigger has the name {name}: give it one of its own")
+        if trigger.spec.subscriber.url(settings.subscribers) is None:
+            raise SetupError(
+                f"{own}: Trigger {name}: its subscriber has no URL here: give it as `uri`, for "
+                "example http://127.0.0.1:9000/"
+            )
+        names.add(name)
+    file = data / TRIGGERS
+    file.write_text("\n---\n".join(each.read_text() for each in (settings.triggers, own)))
+    return file
 
 
 def subscribers_of(settings: Settings) -> dict[str, str]:

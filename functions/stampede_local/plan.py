@@ -26,6 +26,11 @@ class SystemPlan(NamedTuple):
     sources
         Whether each function that takes alerts has a source of its own, as on a cluster. Otherwise
         it reads Kafka itself.
+    ceph_port, kafka_port
+        Port of the local Ceph and of the local Kafka; the next one is used too. None for that of
+        the last start in `data`, or else the usual one, or a free one if it is taken.
+    triggers
+        File with the Triggers of functions of the user's own; None for no such functions.
     """
 
     data: Path
@@ -37,3 +42,6 @@ class SystemPlan(NamedTuple):
     replica: str | None = None
     second_site: bool = False
     sources: bool = False
+    ceph_port: int | None = None
+    kafka_port: int | None = None
+    triggers: Path | None = None

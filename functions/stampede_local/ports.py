@@ -68,11 +68,17 @@ class ServerPorts:
         with suppress(FileNotFoundError, ValueError):
             self._ports = dict(json.loads(file.read_text()))
 
-    def claim(self, name: str) -> int:
+    def claim(self, name: str, chosen: int | None = None) -> int:
         """The port of a server: that of the last start, or its usual port, or any free port.
 
         The port after it is free as well: Ceph's monitor and Kafka's controller take that one.
+        Raises `SetupError` if the port is `chosen`, and it or the next one is taken.
         """
+        if chosen is not None:
+            self._claim(chosen)
+            require_free(chosen, chosen + 1)
+            self._ports[name] = chosen
+            return chosen
         for port in (self._ports.get(name), self._usual[name]):
             if port is None:
                 continue

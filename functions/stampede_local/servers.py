@@ -73,7 +73,7 @@ class LocalServers:
 
     def _start_ceph(self, settings: Settings) -> Settings:
         self._progress("starting a local Ceph")
-        directory, port = self._plan.data / "ceph", self._ports.claim("ceph")
+        directory, port = self._plan.data / "ceph", self._ports.claim("ceph", self._plan.ceph_port)
         ceph = LocalCeph(directory, port, progress=self._progress)
         ceph.start()
         self._supervise(ceph.processes)
@@ -81,7 +81,10 @@ class LocalServers:
 
     def _start_kafka(self) -> str:
         self._progress("starting a local Kafka")
-        directory, port = self._plan.data / "kafka", self._ports.claim("kafka")
+        directory, port = (
+            self._plan.data / "kafka",
+            self._ports.claim("kafka", self._plan.kafka_port),
+        )
         kafka = LocalKafka(directory, port, progress=self._progress)
         kafka.start()
         self._supervise(kafka.processes)

@@ -77,6 +77,7 @@ class System:
         self.processes: dict[str, Process] = {}
         self.supervisor = Supervisor(report)
         self._progress = progress
+        self._triggers = self.settings.triggers
         self._stack = ExitStack()
 
     def __enter__(self) -> "System":
@@ -96,6 +97,9 @@ class System:
         self.plan.data.mkdir(parents=True, exist_ok=True)
         self._stack.enter_context(only_one(self.plan.data))
         self.settings = with_proof_key(self.settings, self.plan.data / PROOF_KEY)
+        self._triggers = environment.triggers_file(
+            self.settings, self.plan.triggers, self.plan.data
+        )
         require_free(self.plan.port)
         if self.plan.kafka and self.plan.topics:
             reached = self.settings.model_copy(update={"kafka": self.plan.kafka})
@@ -176,7 +180,11 @@ class System:
         for function in subscribers.values():
             self._start_function(function)
         urls = {subscriber: self.urls[function] for subscriber, function in subscribers.items()}
-        self._start_function("broker", {"STAMPEDE_SUBSCRIBERS": json.dumps(urls)})
+        env = {
+            "STAMPEDE_TRIGGERS": str(self._triggers),
+            "STAMPEDE_SUBSCRIBERS": json.dumps(self.settings.subscribers | urls),
+        }
+        self._start_function("broker", env)
         self._start_function("reconcile", {"K_SINK": self.urls["broker"]})
         self._start_function("scrub", {"STAMPEDE_SCRUB_SECONDS": str(SCRUB_SECONDS)})
 

@@ -1,3 +1,4 @@
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,21 @@ def test_a_server_keeps_its_port(tmp_path: Path) -> None:
     again = ServerPorts(file, {"ceph": free_port(2)})
     assert again.claim("ceph") == default
     again.close()
+
+
+def test_a_port_that_was_chosen_is_taken_or_refused(tmp_path: Path) -> None:
+    usual, chosen = free_port(2), free_port(2)
+    ports = ServerPorts(tmp_path / "ports.json", {"ceph": usual})
+    assert ports.claim("ceph") == usual
+    assert ports.claim("ceph", chosen) == chosen
+    ports.save()
+    ports.close()
+    with socket.create_server(("127.0.0.1", chosen + 1)):
+        again = ServerPorts(tmp_path / "ports.json", {"ceph": usual})
+        with pytest.raises(SetupError, match=f"port {chosen + 1} of 127.0.0.1 is taken"):
+            again.claim("ceph", chosen)
+        again.close()
+    assert ServerPorts(tmp_path / "ports.json", {"ceph": usual}).claim("ceph") == chosen
 
 
 def test_two_systems_do_not_share_a_port(tmp_path: Path) -> None:
