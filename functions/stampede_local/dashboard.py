@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stampede.handlers.audit.status import View
+from stampede.runtime.counts import counted
 from stampede_local.supervisor import State
 from stampede_local.system import System
 
@@ -67,7 +68,7 @@ def line(view: View) -> str:
     """A view as one line, for a log without a terminal."""
     parts = [
         f"{flow.function}: {flow.per_second:,.0f}/s, {flow.stored:,} stored, "
-        f"{flow.dead_lettered:,} dead letters, {flow.missing:,} missing"
+        f"{counted(flow.dead_lettered, 'dead letter')}, {flow.missing:,} missing"
         + ("" if flow.lag is None else f", lag {flow.lag:,}")
         for flow in view.flows
     ]

@@ -16,6 +16,7 @@ import typer
 from stampede.cli.options import Data, progress_console, results_console
 from stampede.errors import SetupError
 from stampede.events import ALERT_FUNCTIONS, table_urls
+from stampede.runtime.counts import counted
 
 if TYPE_CHECKING:
     import asyncio
@@ -239,7 +240,7 @@ class Removable:
 def report_purge(removed: int, kept: int, doubtful: int) -> None:
     """Print how many letters were removed and how many were kept, and why some look stored."""
     console = results_console()
-    console.print(f"{removed:,} dead letters removed, {kept:,} kept")
+    console.print(f"{counted(removed, 'dead letter')} removed, {kept:,} kept")
     if doubtful:
         console.print(
             f"the offsets of {doubtful:,} kept ones are stored, but not these alerts, as far as "
@@ -259,8 +260,8 @@ def confirm(
     lost = sum(goes(whether) and not whether.stored for whether in found)
     missing = sum(goes(whether) and not (whether.stored or whether.doubt) for whether in found)
     typer.confirm(
-        f"{going:,} dead letters, {lost:,} of them not stored: these {lost:,} alerts will be "
-        f"lost, and the ledger will show {missing:,} of them as missing. Remove them?",
+        f"{counted(going, 'dead letter')}, {lost:,} of them not stored: these will "
+        f"be lost, and the ledger will show {missing:,} of them as missing. Remove them?",
         abort=True,
         err=True,
     )

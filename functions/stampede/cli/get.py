@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stampede.cli.options import Data
+from stampede.runtime.counts import counted
 
 if TYPE_CHECKING:
     from stampede.cli.download import Server
@@ -175,8 +176,8 @@ def cutouts(
     ids, server = _ids(alert_ids), place.server()
     with _to_the_end():
         found = fetch(server, ids, out, lambda line: typer.echo(line, err=True))
-    there = f"; {found.there} alerts were there" if found.there else ""
-    typer.echo(f"{found.files} files in {out}/{there}", err=True)
+    there = f"; {counted(found.there, 'alert')} there before" if found.there else ""
+    typer.echo(f"{counted(found.files, 'file')} in {out}/{there}", err=True)
     for reason, absent in found.absent.items():
         listed = ", ".join(map(str, absent))
         typer.echo(f"stampede: {reason.replace('_', ' ')}: {listed}", err=True)

@@ -13,6 +13,7 @@ from stampede.cli.options import DATA, Data, progress_console, results_console
 from stampede.cli.reports.ledger_report import report
 from stampede.config.topics import Topics
 from stampede.errors import SetupError
+from stampede.runtime.counts import counted
 
 if TYPE_CHECKING:
     from asyncio import Event
@@ -107,7 +108,8 @@ def _ingest(paths: list[Path], system: Running, console: Console, to_list: str) 
     done = _send(paths, system, console)
     if not done.complete:
         console.print(
-            f"stopped after {done.tally.alerts:,} alerts; run the same again to store the rest: "
+            f"stopped after {counted(done.tally.alerts, 'alert')}; run the same again to store the "
+            "rest: "
             "what is stored stays, and is not stored twice"
         )
         return 130
@@ -118,7 +120,7 @@ def _ingest(paths: list[Path], system: Running, console: Console, to_list: str) 
     tally = done.tally
     if tally.refused:
         results.print(
-            f"{tally.refused:,} alerts are dead letters, with their bytes and reasons: {to_list}",
+            f"{counted(tally.refused, 'dead letter')}, with bytes and reason: {to_list}",
             style="yellow",
             highlight=False,
             soft_wrap=True,
@@ -138,18 +140,20 @@ def summary(paths: list[Path], done: Ingested) -> list[Text]:
     left_out = files.left_out(paths)
     if others := left_out.others:
         examples = ", ".join(map(str, others[:NAMED]))
-        lines.append(text(f"{len(others):,} other files left out, for example {examples}"))
+        lines.append(text(f"{counted(others, 'other file')} left out, for example {examples}"))
     if no_files := left_out.no_files:
         examples = ", ".join(map(str, no_files[:NAMED]))
         lines.append(
             text(
-                f"{len(no_files):,} links, devices or pipes left out, for example {examples}: "
+                f"{counted(no_files, 'link')}, devices or pipes left out, for example {examples}: "
                 "`ingest` follows links that you name, and reads files alone",
                 "bold red",
             )
         )
     lines.append(
-        text(f"{tally.alerts:,} alerts: {tally.stored:,} stored, {tally.refused:,} refused")
+        text(
+            f"{counted(tally.alerts, 'alert')}: {tally.stored:,} stored, {tally.refused:,} refused"
+        )
     )
     for refusal in tally.refusals():
         for_example = "for example " if refusal.alerts > 1 else ""
@@ -184,7 +188,7 @@ def _send(paths: list[Path], system: Running, console: Console) -> Ingested:
 
         def progress(sent: Sent) -> None:
             if sent.alerts:
-                bar.update(task, description="ingesting", text=f"{sent.alerts:,} alerts")
+                bar.update(task, description="ingesting", text=f"{counted(sent.alerts, 'alert')}")
             else:
                 bar.update(task, text=f"{sent.bytes_digested / 1e6:,.0f} MB")
 

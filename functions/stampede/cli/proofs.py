@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stampede.cli.options import Data, results_console
+from stampede.runtime.counts import are, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +74,7 @@ def make(
         for proof in chain(prover.make_pass(everything=True), found):
             console.print(proof.line, highlight=False, soft_wrap=True)
             made += 1
-    console.print(f"{made:,} proofs made" if made else "each night has its proof already")
+    console.print(f"{counted(made, 'proof')} made" if made else "each night has its proof already")
     if made and not key:
         console.print("they are not signed: STAMPEDE_PROOF_KEY names no key", style="yellow")
 
@@ -132,8 +133,12 @@ def check(
             found += 1
     if deep:
         gone = f"; {packets.gone:,} have lost images by retention" if packets.gone else ""
-        console.print(f"{packets.compared:,} alerts of proofs were read{gone}")
-    console.print(f"{found:,} faults" if found else f"{checker.checked:,} nights are as proven")
+        console.print(f"{counted(packets.compared, 'alert')} of proofs were read{gone}")
+    console.print(
+        f"{counted(found, 'fault')}"
+        if found
+        else f"{counted(checker.checked, 'night')} {are(checker.checked)} as proven"
+    )
     raise typer.Exit(1 if found else 0)
 
 

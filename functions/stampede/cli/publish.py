@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from stampede.cli.options import Data
+from stampede.runtime.counts import counted
 
 publish = typer.Typer(help="Snapshots that other programs open.", no_args_is_help=True)
 
@@ -52,6 +53,7 @@ def hats(
     rights = Rights.of(settings)
     done = publish_catalogue(open_objects(settings), files, name, again=again, rights=rights)
     typer.echo(
-        f"{done.objects:,} objects with {done.points:,} points in {done.pixels:,} pixels of order "
-        f"{done.order}; {done.written:,} pixels written"
+        f"{counted(done.objects, 'object')} with {counted(done.points, 'point')} in "
+        f"{counted(done.pixels, 'pixel')} of order "
+        f"{done.order}; {counted(done.written, 'pixel')} written"
     )

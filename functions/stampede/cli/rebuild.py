@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stampede.cli.options import Data, results_console
+from stampede.runtime.counts import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,12 +59,12 @@ def rebuild(
 
 def show_begin(table: str, parts: int) -> None:
     """Show on stderr which table is read."""
-    print(f"{table}: reading {parts:,} parts", file=sys.stderr, flush=True)
+    print(f"{table}: reading {counted(parts, 'part')}", file=sys.stderr, flush=True)
 
 
 def report(table: Rebuilt, check: bool, console: Console) -> None:
     """Print what was read, what is wrong with the checkpoint, and what was written."""
-    line = f"{table.table}: {table.parts:,} parts read in {table.seconds:,.2f} s"
+    line = f"{table.table}: {counted(table.parts, 'part')} read in {table.seconds:,.2f} s"
     if table.before:
         line += f"; the checkpoint {table.before} lacks {table.newer:,} of them"
     elif table.parts and not table.unreadable:

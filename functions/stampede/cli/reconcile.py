@@ -11,6 +11,7 @@ import typer
 
 from stampede.cli.options import Data, results_console
 from stampede.errors import BrokerDown, StampedeError, StoreDown, StoreRefused
+from stampede.runtime.counts import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,7 +86,8 @@ class Printer:
             return
         seconds = time.monotonic() - self._begin
         rate = size / 1e6 / seconds
-        line = f"copied {objects:,} objects, {size:,} bytes, in {seconds:,.1f} s: {rate:,.1f} MB/s"
+        copied = f"copied {counted(objects, 'object')}, {size:,} bytes"
+        line = f"{copied}, in {seconds:,.1f} s: {rate:,.1f} MB/s"
         self._console.print(line, highlight=False, soft_wrap=True)
 
     def print_nothing_left(self, looked_at_all: bool) -> None:

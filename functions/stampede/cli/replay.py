@@ -12,6 +12,7 @@ import typer
 from stampede.cli.options import Data
 from stampede.cli.terminal import INTERRUPTED, Tally, interruptible, progress_to_stderr
 from stampede.errors import SetupError
+from stampede.runtime.counts import counted
 
 if TYPE_CHECKING:
     from stampede.handlers.replay.messages import Replayed
@@ -131,16 +132,16 @@ def send_unstopped(
 def report_flaws(flaws: Flaws) -> None:
     """Print how many alerts were not sent, and how many without all that they came with."""
     if count := flaws.refused["alerts"]:
-        typer.echo(f"{count:,} alerts are not whole and were not sent", err=True)
+        typer.echo(f"not whole and not sent: {counted(count, 'alert')}", err=True)
     if count := flaws.refused["packs"]:
-        typer.echo(f"{count:,} packs cannot be read: their alerts were not sent", err=True)
+        typer.echo(f"not read, so their alerts were not sent: {counted(count, 'pack')}", err=True)
     if count := flaws.lacking["lost"]:
-        typer.echo(f"{count:,} alerts were sent without a part of their keys or headers", err=True)
+        typer.echo(f"sent without a part of key or headers: {counted(count, 'alert')}", err=True)
     if count := flaws.lacking["unknown"]:
         typer.echo(
-            f"{count:,} alerts were sent with the keys and headers of their events, which did not "
-            "come from Stampede's source: an empty key, a null or repeated header, the case and "
-            "punctuation of names and the order are lost, if they had any",
+            f"{counted(count, 'alert')} sent with the keys and headers of their events, which did "
+            "not come from Stampede's source: an empty key, a null or repeated header, the case "
+            "and punctuation of names and the order are lost, if they had any",
             err=True,
         )
 
@@ -149,9 +150,9 @@ def describe(alerts: Night, night: int) -> None:
     """Print what is stored of a night."""
     for (survey, topic), number in sorted(alerts.plan.counts.items(), key=str):
         where = f"the topic {topic}" if topic else "files"
-        typer.echo(f"night MJD {night}: {number:,} alerts of {survey} from {where}")
+        typer.echo(f"night MJD {night}: {counted(number, 'alert')} of {survey} from {where}")
     if alerts.plan.unreadable:
-        typer.echo(f"night MJD {night}: {len(alerts.plan.unreadable):,} packs cannot be read")
+        typer.echo(f"night MJD {night}: {counted(alerts.plan.unreadable, 'pack')} cannot be read")
 
 
 def whole(alerts: Night, refused: Counter[str]) -> Iterator[Replayed]:

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 import typer
 
 from stampede.cli.options import progress_console
+from stampede.runtime.counts import counted
 
 LINE_SECONDS = 5.0  # between lines of progress, if stderr is not a terminal
 INTERRUPTED = 130  # exit status after Ctrl-C
@@ -36,7 +37,7 @@ class Tally(Generic[Alert]):
     def __str__(self) -> str:
         seconds = max(time.monotonic() - self.start, 1e-9)
         return (
-            f"{self.alerts:,} alerts, {self.bytes / 1e6:,.0f} MB in {seconds:,.1f} s "
+            f"{counted(self.alerts, 'alert')}, {self.bytes / 1e6:,.0f} MB in {seconds:,.1f} s "
             f"({self.alerts / seconds:,.0f}/s)"
         )
 

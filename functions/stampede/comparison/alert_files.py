@@ -19,6 +19,7 @@ from stampede.handlers.decoding import DecoderFile
 from stampede.ingest import files
 from stampede.ingest.records import FileAlert
 from stampede.proofs.leaves import ID_BYTES, WIDTH, no_entries, united
+from stampede.runtime.counts import counted
 from stampede.store.programmes.rights import Rights
 
 BATCH = 200
@@ -75,7 +76,7 @@ class AlertFiles:
             for place, entry in self._entries(some):
                 rows[place].append(entry)
             count += len(some)
-            self._progress(f"{count:,} alerts")
+            self._progress(f"{counted(count, 'alert')}")
         return {place: _held(entries) for place, entries in rows.items()}
 
     def _entries(self, some: Sequence[FileAlert]) -> Iterator[tuple[Place, bytes]]:

@@ -9,6 +9,7 @@ from stampede.doctor.finding import Finding, Installation, error, warning
 from stampede.events.kafka.gaps import KAFKA_ID
 from stampede.events.kafka.topics import KafkaTopics
 from stampede.handlers.audit.audit import audit
+from stampede.runtime.counts import are, counted
 from stampede.store.integrity import ledger as accounting
 from stampede.store.open import open_objects
 
@@ -32,12 +33,13 @@ def ledger(installation: Installation) -> Iterator[Finding]:
         where = f"{entry.topic}/{entry.partition}"
         if entry.missing_count:
             yield error(
-                f"{entry.missing_count:,} alerts of {where} are missing in {entry.table}",
+                f"{counted(entry.missing_count, 'alert')} of {where} {are(entry.missing_count)} "
+                f"missing in {entry.table}",
                 f"`stampede audit {entry.topic}` lists them; `stampede replay --help`",
             )
         if lost := sum(high - low for low, high in entry.deleted):
             yield warning(
-                f"Kafka deleted {lost:,} alerts of {where} before they were stored in "
+                f"Kafka deleted {counted(lost, 'alert')} of {where} before they were stored in "
                 f"{entry.table}",
                 "let Kafka keep topics longer; runbooks/StampedeFallsBehind.md",
             )

@@ -8,6 +8,7 @@ from stampede.config.topics import Topics
 from stampede.doctor.finding import Finding, Installation, Level, NotExamined, error, warning
 from stampede.errors import NoTopic, SetupError
 from stampede.events.kafka.topics import KafkaTopics
+from stampede.runtime.counts import counted
 from stampede.store.offsets.coverage import Interval, PartitionId
 
 PATIENCE = 6.0
@@ -33,8 +34,9 @@ def kafka(installation: Installation) -> Iterator[Finding]:
                 )
             elif sources > partitions:
                 yield error(
-                    f"{sources} sources would share {partitions} partitions of "
-                    f"{topics}: {sources - partitions} would take no alert",
+                    f"{counted(sources, 'source')} would share "
+                    f"{counted(partitions, 'partition')} of {topics}: "
+                    f"{sources - partitions} would take no alert",
                     f"run at most {partitions} sources, or add partitions",
                 )
         except NoTopic as failure:
@@ -143,19 +145,19 @@ def _partition_lag(
         if low < high:
             yield warning(
                 f"no source has begun to read {topic}/{number} for {table}, which has "
-                f"{high - low:,} messages",
+                f"{counted(high - low, 'message')}",
                 f"it does within seconds if one of the group {group} is running",
             )
     elif offset < low:
         yield error(
-            f"Kafka has deleted {low - offset:,} messages of {topic}/{number} that "
+            f"Kafka has deleted {counted(low - offset, 'message')} of {topic}/{number} that "
             f"{table} had not got",
             "`stampede audit` names what is missing; keep messages longer "
             "(retention.ms of the topic)",
         )
     elif high - offset > (1 - SOON) * (high - low) > 1000:
         yield warning(
-            f"{table} lacks {high - offset:,} messages of {topic}/{number}, and "
+            f"{table} lacks {counted(high - offset, 'message')} of {topic}/{number}, and "
             "Kafka deletes the oldest",
             "runbooks/StampedeFallsBehind.md",
         )

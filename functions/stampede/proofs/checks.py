@@ -10,6 +10,7 @@ from stampede.proofs.leaves import ids_of, no_entries, united
 from stampede.proofs.losses import Losses
 from stampede.proofs.night_proof import NightProof, keys_of, nights_of
 from stampede.runtime.clock import mjd
+from stampede.runtime.counts import counted
 from stampede.store.objects.object_store import Objects
 from stampede.store.packs.pack import is_past
 
@@ -111,4 +112,4 @@ class ProofChecker:
         for what, ids in kinds.items():
             yield from (f"alert {each} {what}" for each in ids[:MOST_NAMED].tolist())
             if len(ids) > MOST_NAMED:
-                yield f"{len(ids) - MOST_NAMED:,} more alerts: each {what}"
+                yield f"{counted(len(ids) - MOST_NAMED, 'more alert')}: each {what}"

@@ -13,6 +13,7 @@ from typing import Any
 from stampede.errors import Damaged
 from stampede.proofs.leaves import StoredLeaves
 from stampede.proofs.signatures import SigningKey, canonical, is_signed
+from stampede.runtime.counts import counted
 from stampede.store.integrity import proof_keys
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
@@ -149,7 +150,8 @@ class NightProof:
     def line(self) -> str:
         """It in one line."""
         return (
-            f"{self.survey} {self.night}, revision {self.revision}: {self.count:,} entries, "
+            f"{self.survey} {self.night}, revision {self.revision}: "
+            f"{counted(self.count, 'entry')}, "
             f"root {self.root.hex()}" + (f", {self.lost['entries']:,} lost" if self.lost else "")
         )
 

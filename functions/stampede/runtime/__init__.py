@@ -3,6 +3,7 @@
 __all__ = [
     "bounded_pool",
     "clock",
+    "counts",
     "decompression",
     "lazy_arrow_compute",
     "leb128",

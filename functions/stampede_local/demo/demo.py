@@ -20,6 +20,7 @@ from stampede.cli.reports.ledger_report import report
 from stampede.config.topics import Topics
 from stampede.handlers.audit.status import Status
 from stampede.ingest import files
+from stampede.runtime.counts import counted
 from stampede_local.demo.oracle import ExpectedAlert, digest, expected_alert
 from stampede_local.demo.view import show_one
 from stampede_local.kafka import producer
@@ -155,8 +156,8 @@ def compare(read: str, sent: list[ExpectedAlert], out: Console) -> int:
         if (alert.survey, alert.object_id, alert.alert_id) not in points
     ]
     out.print(
-        f"{len(expected):,} cutouts of {len(alerts):,} alerts, "
-        f"light curves of {len(objects):,} objects with {len(points):,} points"
+        f"{counted(expected, 'cutout')} of {counted(alerts, 'alert')}, "
+        f"light curves of {counted(objects, 'object')} with {counted(points, 'point')}"
     )
     for description in wrong[:20]:
         out.print(f"not as it was sent: {description}", style="bold red")

@@ -137,7 +137,7 @@ def test_cutouts_go_on_where_they_were_stopped(
     found = CliRunner().invoke(
         get, ["cutouts", "-", "--url", read.url, "--out", str(tmp_path)], input=ids
     )
-    progress = ["2 of 3 alerts", "3 of 3 alerts", f"2 files in {tmp_path}/; 1 alerts were there"]
+    progress = ["2 of 3 alerts", "3 of 3 alerts", f"2 files in {tmp_path}/; 1 alert there before"]
     assert found.stderr.splitlines()[:3] == progress
     assert found.exit_code == 1  # 12345 is unknown
     undisturbed = tmp_path / "undisturbed"
@@ -275,7 +275,7 @@ def test_an_alert_that_is_unreadable_is_asked_for_again(
             assert "unknown alerts: 404" in found.stderr
             assert "1 damaged object of the table cutouts" in found.stderr
             assert {path.name for path in tmp_path.iterdir()} == {"12", "13"}
-            assert ("2 alerts were there" in found.stderr) == bool(times)
+            assert ("2 alerts there before" in found.stderr) == bool(times)
 
 
 def test_an_alert_with_a_damaged_image_is_asked_for_again(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_an_alert_with_a_damaged_image_is_asked_for_again(tmp_path: Path) -> Non
             found = CliRunner().invoke(get, [*words, "--url", read.url])
             assert (found.exit_code, "damaged: 11/template" in found.stderr) == (1, True)
             assert {path.name for path in tmp_path.iterdir()} == {"12"}
-        told = f"0 files in {tmp_path}/; 1 alerts were there"  # a line of a log may precede it
+        told = f"0 files in {tmp_path}/; 1 alert there before"  # a line of a log may precede it
         assert any(line.startswith(told) for line in found.stderr.splitlines())
         objects.put(pack, before)
         assert CliRunner().invoke(get, [*words, "--url", read.url]).exit_code == 0

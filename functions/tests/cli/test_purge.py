@@ -43,9 +43,9 @@ def test_it_counts_then_removes_and_the_ledger_stays_whole(
     counted = purge("--check")
     assert counted.status == 1
     assert counted.out.splitlines() == [
-        "alerts: 1 objects",
-        "packets: 1 objects",
-        "packs: 1 objects",
+        "alerts: 1 object",
+        "packets: 1 object",
+        "packs: 1 object",
         "tables/cutouts: 1 runs with such rows",
         "tables/detections: 1 runs with such rows",
         "tables/packets: 1 runs with such rows",

@@ -182,10 +182,10 @@ SEEDS: dict[str, tuple[Seed, str]] = {
     "damaged run": (damaged_run, "error ledger: tables/cutouts/.* is damaged.*audit --deep"),
     "new partition": (
         new_partition,
-        "warning lag: no source has begun to read .*/2 for cutouts, which has 1 messages -> .*",
+        "warning lag: no source has begun to read .*/2 for cutouts, which has 1 message -> .*",
     ),
     "another Kafka": (moved, MOVED),
-    "missing alert": (gap, "error ledger: 1 alerts of .*/0 are missing in cutouts -> .*audit"),
+    "missing alert": (gap, "error ledger: 1 alert of .*/0 is missing in cutouts -> .*audit"),
 }
 
 

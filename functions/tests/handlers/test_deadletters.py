@@ -235,9 +235,9 @@ async def test_a_topic_made_anew_hides_no_letter(serve: Callable, system: System
     assert "9 in all, 8 stored since" in system.deadletters("list")
     assert "8 dead letters removed, 1 kept" in system.deadletters("purge")
     question = system.deadletters("purge", "--undecodable", status=1, typed="n\n")
-    assert "1 dead letters, 1 of them not stored" in question
+    assert "1 dead letter, 1 of them not stored" in question
     assert "show 0 of them as missing" in question
-    assert "1 dead letters removed, 0 kept" in system.deadletters("purge", "--undecodable", "--yes")
+    assert "1 dead letter removed, 0 kept" in system.deadletters("purge", "--undecodable", "--yes")
 
 
 async def test_a_replayed_event_is_unchanged(serve: Callable, system: System) -> None:

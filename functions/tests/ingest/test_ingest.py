@@ -89,11 +89,11 @@ def test_a_damaged_file_of_the_same_name_and_size_is_not_stored(
     path = tmp_path / "1.avro"
     good = made_alerts.ztf_alert(1)
     path.write_bytes(good)
-    assert "1 alerts: 1 stored, 0 refused" in system.run("ingest", path)
+    assert "1 alert: 1 stored, 0 refused" in system.run("ingest", path)
     damaged = good[:-8] + b"\xff" * 8
     path.write_bytes(damaged)
     shown = system.run("ingest", path, status=1)
-    assert "1 alerts: 0 stored, 1 refused" in shown
+    assert "1 alert: 0 stored, 1 refused" in shown
     assert f"refused by cutouts and detections: {path}: " in shown
     assert "sync marker" in shown
     assert "0 dead letters removed, 2 kept" in system.run("deadletters", "purge")
@@ -130,7 +130,7 @@ def test_a_cut_off_file_of_300_mb_ends(system: System, tmp_path: Path) -> None:
         file.write(alert[:-100])
         file.truncate(300 << 20)
     shown = system.run("ingest", path, status=1)
-    assert "1 alerts: 0 stored, 1 refused" in shown
+    assert "1 alert: 0 stored, 1 refused" in shown
     assert [letter["bytes"] for letter in system.letters()] == [16 << 20] * 2
 
 
@@ -142,7 +142,7 @@ def test_links_and_pipes_in_a_folder_are_named_and_left_out(system: System, tmp_
     (night / "2.avro").symlink_to(tmp_path / "secret")
     os.mkfifo(night / "3.avro")
     shown = system.run("ingest", night, status=1)
-    assert "1 alerts: 1 stored, 0 refused" in shown
+    assert "1 alert: 1 stored, 0 refused" in shown
     assert (
         f"2 links, devices or pipes left out, for example {night}/2.avro, {night}/3.avro" in shown
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from stampede.runtime.counts import are, counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -74,7 +76,8 @@ def report_histories(found: HistoriesReport, console: Console) -> None:
 
     for (survey, cause), count in sorted(found.totals.items()):
         console.print(
-            f"{survey}: {count:,} detections never came as an alert: {cause}", highlight=False
+            f"{survey}: {counted(count, 'detection')} never came as an alert: {cause}",
+            highlight=False,
         )
     if not (worst := found.unexplained):
         console.print("no detection of a history is missing without a cause", style="green")
@@ -125,10 +128,14 @@ def _print_summary(entries: list[Entry], console: Console) -> None:
     missing = sum(entry.missing_count for entry in entries)
     in_flight = sum(entry.in_flight_count for entry in entries)
     if missing:
-        console.print(f"{missing:,} offsets are neither stored nor dead letters", style="bold red")
+        console.print(
+            f"{counted(missing, 'offset')} {are(missing)} neither stored nor dead letters",
+            style="bold red",
+        )
     if in_flight:
         console.print(
-            f"{in_flight:,} offsets are in flight: Kafka has them, and the source has not yet "
+            f"{counted(in_flight, 'offset')} {are(in_flight)} in flight: Kafka has them, and the "
+            "source has not yet "
             "delivered them"
         )
     if status_of(entries):

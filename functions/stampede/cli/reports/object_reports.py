@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from stampede.runtime.counts import are, counted
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -65,7 +67,7 @@ def report_objects(report: ObjectReport, console: Console) -> None:
 
 def show_progress(name: str, objects: int, size: int) -> None:
     """Show on stderr how far `--deep` is."""
-    line = f"{name}: {objects:,} objects, {size / 1e9:,.2f} GB"
+    line = f"{name}: {counted(objects, 'object')}, {size / 1e9:,.2f} GB"
     print(line, file=sys.stderr, end="\r" if sys.stderr.isatty() else "\n", flush=True)
 
 
@@ -78,17 +80,20 @@ def report_deep(result: Result, console: Console, orphan_days: float) -> None:
         style = "yellow" if repaired else "bold red"
         console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
     for name, totals in result.totals.items():
-        line = f"{name}: {totals.objects:,} objects read, {totals.bytes / 1e9:,.2f} GB"
+        line = f"{name}: {counted(totals.objects, 'object')} read, {totals.bytes / 1e9:,.2f} GB"
         if totals.foreign:
             line += f", and {totals.foreign:,} that are none of Stampede's were not verified"
         console.print(line, highlight=False)
         if totals.orphans:
             console.print(_orphans(totals, orphan_days), highlight=False)
     if result.in_flight:
-        line = f"{result.in_flight:,} new objects are in flight to the second site"
+        line = (
+            f"{counted(result.in_flight, 'new object')} {are(result.in_flight)} in flight to the "
+            "second site"
+        )
         console.print(line, highlight=False)
     if left:
-        console.print(f"{len(left):,} objects are damaged or lost", style="bold red")
+        console.print(f"{counted(left, 'object')} {are(left)} damaged or lost", style="bold red")
     else:
         console.print("everything reads as it was stored", style="green")
 
@@ -96,6 +101,6 @@ def report_deep(result: Result, console: Console, orphan_days: float) -> None:
 def _orphans(totals: Totals, days: float) -> str:
     then = f"`scrub` deletes them after {days:g} days" if days else "orphan_days is 0: they stay"
     return (
-        f"  of these {totals.orphans:,} orphans, {totals.orphan_bytes / 1e6:,.2f} MB, packs whose "
-        f"rows readers get from other packs: {then}"
+        f"  of these {counted(totals.orphans, 'orphan')}, {totals.orphan_bytes / 1e6:,.2f} MB, "
+        f"packs whose rows readers get from other packs: {then}"
     )

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from stampede.errors import SetupError
 from stampede.events.kafka.errors import reason
+from stampede.runtime.counts import counted
 
 RESPONSE_SECONDS = 10.0  # without a response for this long, there is no Kafka
 DELIVERY_SECONDS = 300  # a Kafka that was there may be restarting: wait for it
@@ -62,5 +63,5 @@ class Deliveries:
         if self.failures:
             reason = self.failures.most_common(1)[0][0]
             raise SetupError(
-                f"Kafka at {bootstrap} took {self.taken:,} alerts, then failed: {reason}"
+                f"Kafka at {bootstrap} took {counted(self.taken, 'alert')}, then failed: {reason}"
             )

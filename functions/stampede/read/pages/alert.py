@@ -28,6 +28,7 @@ from stampede.read.formats.light_curves import shortest
 from stampede.read.pages import page as pages
 from stampede.read.service import service_of
 from stampede.read.web import parameters
+from stampede.runtime.counts import counted
 
 BAR = 5
 """Length of the scale bar: arcseconds."""
@@ -183,7 +184,7 @@ def _texts(record: dict[str, Any]) -> dict[str, str]:
 def _text(value: Any) -> str:
     if value is None or isinstance(value, float):
         return ""
-    return f"{len(value):,} entries" if isinstance(value, list) else str(value)
+    return f"{counted(value, 'entry')}" if isinstance(value, list) else str(value)
 
 
 def _neighbours(lookup: Lookup, alert: CutoutLocation) -> list[CutoutLocation | None]:

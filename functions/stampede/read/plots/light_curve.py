@@ -16,6 +16,7 @@ import pyarrow as pa
 from stampede.lookup.points import PointKind, bands_of, kinds_of
 from stampede.read.plots.marks import mark_format
 from stampede.read.plots.ticks import FIRST, LAST, date_ticks, nice_ticks
+from stampede.runtime.counts import counted
 
 WIDTH, HEIGHT = 960, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 18, 34, 50
@@ -257,7 +258,9 @@ def _span(drawn: Points, axis: Axis) -> tuple[float, float]:
 
 def _counted(drawn: Points) -> str:
     limits = int(drawn.is_limit.sum())
-    return f"{len(drawn.mjd) - limits:,} points" + (f" and {limits:,} limits" if limits else "")
+    return f"{counted(len(drawn.mjd) - limits, 'point')}" + (
+        f" and {counted(limits, 'limit')}" if limits else ""
+    )
 
 
 def _grid(x: _Scale, y: _Scale, name: str, fold: Fold | None) -> Iterator[str]:

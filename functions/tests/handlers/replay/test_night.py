@@ -342,7 +342,7 @@ def test_what_was_read_before_a_damaged_pack_and_after_it_is_sent(
     assert process.returncode == 1
     assert out.splitlines()[-1].startswith("2 alerts, ")
     assert f"alert 2 is not whole: its packet: {bad} is damaged" in err
-    assert "1 alerts are not whole and were not sent" in err
+    assert "not whole and not sent: 1 alert" in err
     found = consumed(kafka.bootstrap, topic, 2)
     assert {each.value() for each in found} == {alert(1), alert(3)}
 
@@ -398,7 +398,7 @@ def test_ctrl_c_ends_a_replay_with_what_was_sent(settings: Settings, run, kafka,
 def test_a_dry_run_and_wrong_arguments(settings: Settings, run) -> None:
     store(settings, [alert(1)])
     dry = run("--dry-run")
-    assert dry.communicate() == (f"night MJD {NIGHT}: 1 alerts of ztf from the topic alerts\n", "")
+    assert dry.communicate() == (f"night MJD {NIGHT}: 1 alert of ztf from the topic alerts\n", "")
     for arguments, said in {
         (): "say where to send the alerts: --to kafka://HOST:PORT/TOPIC",
         ("--to", "127.0.0.1:9092/x"): "give kafka://HOST:PORT/TOPIC",

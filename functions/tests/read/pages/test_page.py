@@ -370,7 +370,7 @@ def test_every_point_is_drawn_or_counted_in_magnitudes():
         point("a", "ztf", 5, 59004.0, limit=True, flux=None),
     ]
     svg = light_curve_svg(table(rows), Quantity(Axis.MAG))
-    assert "Difference magnitude (AB) of 1 points and 3 limits over time" in svg
+    assert "Difference magnitude (AB) of 1 point and 3 limits over time" in svg
     assert svg.count("<title>") == 4
     assert svg.count("<title>r limit 24.65 mag (5 sigma), MJD") == 3
     text = rendered(rows, Choices(axis=Axis.MAG))
