@@ -44,6 +44,7 @@ READY_SECONDS = 150.0  # a busy machine takes a minute to start a dozen processe
 # The highest stage stops first: the sources of events, then the functions, then the servers.
 FUNCTION_STAGE, SOURCE_STAGE = 10, 11
 SOURCE = "source"
+KAFKA = "kafka"
 
 
 class System:
@@ -92,6 +93,7 @@ class System:
     def __exit__(self, *exc: object) -> None:
         self._progress("stopping: alerts in memory are stored, then each process ends")
         self._stack.close()
+        self._progress("stopped")
 
     def _start(self) -> None:
         self.plan.data.mkdir(parents=True, exist_ok=True)
@@ -168,7 +170,9 @@ class System:
 
         The processes are in the order of their start; the first is needed longest.
         """
-        for stage, process in enumerate(processes):
+        # Only sources need Kafka, and it takes longest to stop: it does so beside the functions.
+        first = FUNCTION_STAGE if processes[0].name == KAFKA else 0
+        for stage, process in enumerate(processes, first):
             self.processes[process.name] = process
             self.supervisor.add(process, stage)
 

@@ -21,6 +21,7 @@ from stampede.cli.running import Running
 from stampede.errors import StampedeError
 from stampede.events.auth.access import key_header
 from stampede.handlers.audit.status import Status, View, states_of
+from stampede.runtime.progress import Progress, silent
 from stampede_local.dashboard import dashboard, line
 from stampede_local.plan import SystemPlan
 from stampede_local.ports import free_port
@@ -31,6 +32,7 @@ from stampede_local.system import System
 LOOK_SECONDS = 2.0
 LINE_SECONDS = 10.0
 WAIT_SECONDS = 0.2  # for a view, before looking whether to stop
+STOPPING = "still stopping: it takes seconds, and the last word is `stopped`"
 PING_SECONDS = {
     "compact": 20.0,
     "reconcile": 60.0,
@@ -65,7 +67,7 @@ def running_system(
 
     with System(plan, progress, report) as system, timer(system):
         if stop:
-            stop.starting = False
+            stop.starting, stop.tell = False, progress
         progress(f"ready: {system.urls['read']}/")
         yield system
 
@@ -126,9 +128,14 @@ class Stop(threading.Event):
     """What SIGTERM and Ctrl-C set. While the system starts, they raise KeyboardInterrupt too."""
 
     starting = True
+    tell: Progress = staticmethod(silent)
+    """Called with a line if one of them comes again."""
 
     def signalled(self, *_: object) -> None:
         """Handle a signal: an installation or a start ends at once, all else by `wait`."""
+        if self.is_set() and not self.starting:
+            # In a thread: the signal may have come while this one was printing.
+            threading.Thread(target=self.tell, args=[STOPPING], daemon=True).start()
         self.set()
         if self.starting:
             raise KeyboardInterrupt

@@ -50,7 +50,7 @@ def audit(
     ] = None,
     site: Annotated[
         AuditedStore,
-        typer.Option(help="the store itself, or the second site; with --deep also both"),
+        typer.Option(help="the store itself, or the second site; both only with --deep"),
     ] = AuditedStore.STORE,
     deep: Annotated[
         bool, typer.Option("--deep", help="read every object, and check every reference")
@@ -58,7 +58,8 @@ def audit(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="with --deep: restore from the other site, and draw thumbnails again"
+            "--repair",
+            help="only with --deep: restore from the other site, and draw thumbnails again",
         ),
     ] = False,
     histories: Histories = False,

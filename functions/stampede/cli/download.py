@@ -156,10 +156,11 @@ def copy(
     """Write a response to a file or to stdout; whether it is whole. If not, stderr says why."""
     advice = ADVICE if query.get("format") in NO_END else "try again"
     with server.answer(path, query, ids, advice) as response, output(out, kind) as file:
+        piece = b""
         for piece in response.stream(PIECE):
             file.write(piece)
-        if kind == "json" and out is None and sys.stdout.isatty():
-            file.write(b"\n")  # else the prompt would follow on the line
+        if out is None and kind in NO_END and piece[-1:] != b"\n":
+            file.write(b"\n")  # else the prompt, or the next line, would follow on its line
         lacking = said_at_end(file) if kind == PARQUET else None
         if lacking is None:
             lacking = response.headers.get(INCOMPLETE)

@@ -218,10 +218,52 @@ def schema(place: Place, alert_id: str, out: Out = None) -> None:
 def recent(
     place: Place,
     limit: Annotated[int, typer.Option(min=1, max=100, help="how many at most")] = 12,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on a terminal too")] = False,
     out: Out = None,
 ) -> None:
-    """Get the latest alerts as JSON."""
-    _rows("/v1/alerts", {"limit": str(limit)}, None, out, place.server())
+    """Get the latest alerts: a table on a terminal, otherwise JSON."""
+    query, server = {"limit": str(limit)}, place.server()
+    if out or as_json or not sys.stdout.isatty():
+        _rows("/v1/alerts", query, None, out, server)
+        return
+    from stampede.cli.download import INCOMPLETE
+
+    with server.answer("/v1/alerts", query) as response:
+        for line in recent_lines(response.json()["alerts"]):
+            typer.echo(line)
+        lacking = response.headers.get(INCOMPLETE)
+    if lacking:
+        typer.echo(f"stampede: the answer may lack something: {lacking}", err=True)
+        sys.exit(1)
+
+
+def recent_lines(alerts: list[dict[str, Any]]) -> Iterator[str]:
+    """A table of alerts as lines, with the time in UTC; a sentence if there are none."""
+    from datetime import UTC, datetime
+
+    from stampede.runtime.timescale import MJD_TAI_OF_1970
+
+    def observed(mjd: float) -> str:
+        return f"{datetime.fromtimestamp(86400 * (mjd - MJD_TAI_OF_1970), UTC):%Y-%m-%d %H:%M:%S}"
+
+    if not alerts:
+        yield "no alert is stored yet"
+        return
+    rows = [
+        (
+            str(each["alert_id"]),
+            str(each["survey"]),
+            str(each["object_id"]),
+            observed(each["mjd"]),
+            str(each["band"] or ""),
+        )
+        for each in alerts
+    ]
+    heads = ("alert", "survey", "object", "observed (UTC)", "band")
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
 
 
 def _of_alert(alert_id: str, what: str) -> str:

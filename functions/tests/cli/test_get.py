@@ -24,7 +24,7 @@ from typer.testing import CliRunner, Result
 
 from stampede.cli import cutout_files
 from stampede.cli.download import Server
-from stampede.cli.get import get
+from stampede.cli.get import Place, get, recent, recent_lines
 from stampede.config.settings import Settings
 from stampede.errors import SetupError, StampedeError
 from stampede.handlers import cutouts
@@ -97,6 +97,34 @@ def test_light_curves_as_they_were_known(tmp_path: Path) -> None:
         lacking = run("3", "--asof", "alert", "--format", "parquet", "--out", f"{tmp_path}/rows")
         assert (lacking.exit_code, pq.read_table(tmp_path / "rows").num_rows) == (1, 0)
         assert "no packet of that time is kept" in lacking.stderr
+
+
+def test_text_on_stdout_ends_its_line_and_a_file_has_the_bytes_of_the_server(
+    run, read: Reader, tmp_path: Path
+) -> None:
+    for format in ("csv", "json", "votable"):
+        words = ("lightcurve", ZTF_OBJECT, "--format", format)
+        sent = read(f"/v1/objects/{ZTF_OBJECT}/lightcurve?format={format}").data
+        assert run(*words).stdout_bytes == sent.removesuffix(b"\n") + b"\n"
+        run(*words, "--out", tmp_path / format)
+        assert (tmp_path / format).read_bytes() == sent
+
+
+def test_on_a_terminal_recent_is_a_table(read: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.TextIOWrapper(io.BytesIO(), write_through=True)
+    monkeypatch.setattr("sys.stdout", screen)
+    monkeypatch.setattr(screen, "isatty", lambda: True, raising=False)
+    recent.__wrapped__(Place(read.url), 3, as_json=False)
+    head, *rows = screen.buffer.getvalue().decode().splitlines()
+    assert head.split("  ")[0] == "alert"
+    assert len(rows) == 3
+    (row,) = [each for each in rows if str(ZTF_ALERT) in each]
+    # MJD 59400 is TAI, 37 s before this in UTC
+    assert row.split() == [str(ZTF_ALERT), "ztf", ZTF_OBJECT, "2021-07-04", "23:59:23", "r"]
+
+
+def test_no_alert_is_a_sentence() -> None:
+    assert [*recent_lines([])] == ["no alert is stored yet"]
 
 
 def test_cutouts_are_the_files_of_the_survey(run, tmp_path: Path) -> None:
@@ -178,7 +206,8 @@ def cut_short(url: str, length: int) -> Iterator[str]:
 
 def test_cone_packet_and_recent(run, read: Reader, tmp_path: Path) -> None:
     found = run("cone", "00:40:00 -05:00:00", "--radius", "1arcmin", "--format", "json")
-    assert found.stdout_bytes == read("/v1/cone?ra=10&dec=-5&radius=60&format=json").data
+    sent = read("/v1/cone?ra=10&dec=-5&radius=60&format=json").data
+    assert found.stdout_bytes == sent + b"\n"
     assert run("packet", ZTF_ALERT, "--out", tmp_path / "p").exit_code == 0
     assert (tmp_path / "p").read_bytes() == read(f"/v1/alerts/{ZTF_ALERT}/packet").data
     for format in ("ocf", "json", "fits"):
@@ -187,7 +216,9 @@ def test_cone_packet_and_recent(run, read: Reader, tmp_path: Path) -> None:
         path = f"/v1/alerts/{ZTF_ALERT}/packet?format={format}"
         assert out.read_bytes() == read(path).data, format
     assert json.loads(run("schema", ZTF_ALERT).stdout)["name"] == "ztf.alert.alert"
-    assert len(json.loads(run("recent", "--limit", 3).stdout)["alerts"]) == 3
+    latest = run("recent", "--limit", 3)
+    assert len(json.loads(latest.stdout)["alerts"]) == 3
+    assert latest.stdout.endswith("}\n")
 
 
 @pytest.mark.parametrize(

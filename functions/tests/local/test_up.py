@@ -18,6 +18,7 @@ from stampede.handlers.audit.status import View
 from stampede_local import up
 from stampede_local.supervisor import State
 from stampede_local.up import watch
+from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize(
@@ -120,6 +121,22 @@ def test_a_signal_while_it_starts_is_an_interrupt(monkeypatch, number: int) -> N
     with pytest.raises(KeyboardInterrupt):
         up.up(None, Console(file=io.StringIO()))
     assert signal.getsignal(number) == before
+
+
+def test_a_second_ctrl_c_is_told_that_it_stops(monkeypatch) -> None:
+    output = io.StringIO()
+
+    def stop_twice(system, console, stop) -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.wait(10)
+
+    monkeypatch.setattr(up, "System", System)
+    monkeypatch.setattr(up, "timer", lambda system: nullcontext())
+    monkeypatch.setattr(up, "show", stop_twice)
+    up.up(None, Console(file=output, width=200))
+    eventually(lambda: "still stopping" in output.getvalue())
+    assert output.getvalue().count("still stopping") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
