@@ -209,6 +209,7 @@ def test_ctrl_c_stops_everything_and_the_data_stays(
     result = first.stop(signal.SIGINT)  # also checks that no process and no port is left
     result.assert_succeeded()
     assert "starting it again" not in result.output
+    assert result.output.rstrip().endswith("stopped")
     assert not (data / "up.json").exists()
     with StampedeUp(data) as second:
         audit = second.audit().assert_succeeded()

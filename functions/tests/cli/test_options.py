@@ -26,6 +26,12 @@ def commands() -> Iterator[tuple[str, TyperCommand]]:
             yield name, command
 
 
+def test_help_says_which_options_of_audit_need_deep() -> None:
+    options = {option.name: option for option in dict(commands())["audit"].params}
+    for name in ("site", "repair"):
+        assert "only with --deep" in str(options[name].help)
+
+
 @pytest.mark.parametrize(("name", "command"), [pytest.param(*c, id=c[0]) for c in commands()])
 def test_every_command_that_uses_a_system_takes_its_directory(name: str, command) -> None:
     options = {option.name: option for option in command.params}
