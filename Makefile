@@ -138,9 +138,10 @@ docs: $(VENV)/stampede $(VENV)-docs/ready ## the documentation as a site: build/
 release: $(VENV)/dev ## make wheel, chart, image, SBOM and checksums in dist/; the same commit, the same bytes
 	@$(BIN)/python tools/release
 
-format: $(VENV)/dev ## format, fix what the linter can fix, copy the Triggers to the chart and the package
+format: $(VENV)/dev ## format, fix what the linter can fix, copy the Triggers to the chart and the package, write the man page
 	@for to in charts/stampede/files functions/stampede/events/broker; do cp eventing/triggers.yaml $$to/; done
 	@cp eventing/eventtypes.yaml charts/stampede/files/
+	$(BIN)/python tools/man.py
 	$(BIN)/ruff format functions e2e eventing tools charts client
 	$(BIN)/ruff check --fix functions e2e eventing tools charts client
 

@@ -12,6 +12,11 @@ from stampede.errors import SetupError
 from stampede.telemetry.logs import configure_command_logs
 from stampede_local.plan import SystemPlan
 
+Install = Annotated[
+    bool,
+    typer.Option(help="install Debian packages that are missing", show_default="if you are root"),
+]
+IS_ROOT = os.geteuid() == 0
 TOPICS = ("lsst-alerts", "ztf-alerts")
 
 
@@ -81,9 +86,7 @@ def up(
         ),
     ] = None,
     data: Data = None,
-    install: Annotated[
-        bool, typer.Option(help="install Debian packages that are missing (as root)")
-    ] = os.geteuid() == 0,
+    install: Install = IS_ROOT,
 ) -> None:
     """Run everything on this machine until Ctrl-C; a second `up` finds its data again.
 
@@ -131,9 +134,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="another seed, another sky")] = 1,
     port: Annotated[int, typer.Option(help="where `read` answers")] = 8080,
     data: Annotated[Path, typer.Option(help="where the demo keeps its data")] = Path(".stampede"),
-    install: Annotated[
-        bool, typer.Option(help="install Debian packages that are missing (as root)")
-    ] = os.geteuid() == 0,
+    install: Install = IS_ROOT,
 ) -> None:
     """Demonstrate it: start Kafka, Ceph and all functions, send alerts, fetch and compare them.
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from stampede.cli.main import add_installed_commands, app
 
-WIDTH = "100"
+WIDTH = 100
 HEAD = """# Commands
 
 What `stampede COMMAND --help` prints. `stampede --install-completion` makes your shell complete
@@ -19,9 +19,6 @@ wrong, 2 if it could not do what you asked, and 130 after Ctrl-C.
 
 def page() -> str:
     """The whole page."""
-    installed = {point.name for point in entry_points(group="stampede.commands")}
-    if not installed & {command.name for command in app.registered_commands}:
-        add_installed_commands()
     parts = [HEAD]
     for words in sorted(commands()):
         name = " ".join(words)
@@ -31,6 +28,9 @@ def page() -> str:
 
 def commands() -> Iterator[tuple[str, ...]]:
     """The words of each command: ("audit",) or ("deadletters", "list")."""
+    installed = {point.name for point in entry_points(group="stampede.commands")}
+    if not installed & {command.name for command in app.registered_commands}:
+        add_installed_commands()
     for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
         if below := getattr(command, "commands", None):
             yield from ((name, each) for each in below)
@@ -38,10 +38,10 @@ def commands() -> Iterator[tuple[str, ...]]:
             yield (name,)
 
 
-def help_of(words: tuple[str, ...]) -> str:
-    """What `--help` of a command prints."""
+def help_of(words: tuple[str, ...], width: int = WIDTH) -> str:
+    """What `--help` of a command prints on a terminal of so many columns."""
     shown = CliRunner().invoke(
-        app, [*words, "--help"], prog_name="stampede", env={"COLUMNS": WIDTH, "TERM": "dumb"}
+        app, [*words, "--help"], prog_name="stampede", env={"COLUMNS": str(width), "TERM": "dumb"}
     )
     assert shown.exit_code == 0, shown.output
     return shown.stdout.rstrip()
