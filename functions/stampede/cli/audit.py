@@ -37,6 +37,12 @@ class AuditedStore(StrEnum):
     BOTH = "both"
 
 
+Repair = Annotated[
+    bool,
+    typer.Option(
+        "--repair", help="only with --deep: restore from the other site, and draw thumbnails again"
+    ),
+]
 Histories = Annotated[
     bool, typer.Option("--histories", help="name what histories have and no alert brought")
 ]
@@ -55,13 +61,7 @@ def audit(
     deep: Annotated[
         bool, typer.Option("--deep", help="read every object, and check every reference")
     ] = False,
-    repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair",
-            help="only with --deep: restore from the other site, and draw thumbnails again",
-        ),
-    ] = False,
+    repair: Repair = False,
     histories: Histories = False,
     as_json: AsJson = False,
     data: Data = None,

@@ -100,22 +100,12 @@ class S3Objects:
         from stampede.store.s3.minio_client import S3Error
 
         with self._errors(self.bucket):
-            if not self._exists():
+            if not _exists(self, self._minio):
                 try:
                     self._minio.make_bucket(self.bucket)
                 except S3Error as error:
                     if error.code != "BucketAlreadyOwnedByYou":  # another process was faster
                         raise
-
-    def _exists(self) -> bool:
-        from stampede.store.s3.minio_client import S3Error
-
-        try:
-            return self._minio.bucket_exists(self.bucket)
-        except S3Error as error:
-            if error.code == "AccessDenied":
-                next(self.list(""), None)  # unlike that of a HEAD, its refusal has a reason
-            raise
 
     def put(self, key: str, data: bytes | memoryview, sha256: str | None = None) -> None:
         """See `Objects.put`; one PUT for any size (S3 takes up to 5 GB)."""
@@ -250,6 +240,17 @@ class S3Objects:
             raise refusal(self.endpoint, error.code or "an error", key) from error
         except (MinioException, HTTPError, OSError) as error:
             raise failure(self.endpoint, key, error) from error
+
+
+def _exists(bucket: S3Objects, client: "S3Client") -> bool:
+    from stampede.store.s3.minio_client import S3Error
+
+    try:
+        return client.bucket_exists(bucket.bucket)
+    except S3Error as error:
+        if error.code == "AccessDenied":
+            next(bucket.list(""), None)  # unlike that of a HEAD, its refusal has a reason
+        raise
 
 
 class _BeyondTheEnd(Exception):
