@@ -150,6 +150,7 @@ def test_the_page_for_one_machine_leads_to_a_running_function(
     trigger.write_text(trigger.read_text().replace("9000", port))
     shell = {
         "XDG_DATA_HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT / "functions"),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
 
@@ -166,6 +167,7 @@ def test_the_page_for_one_machine_leads_to_a_running_function(
     try:
         terminals[0].start()
         until(lambda: "ready: " in terminals[0].tail() or not terminals[0].running, READY_SECONDS)
+        assert terminals[0].running, terminals[0].tail()
         terminals[1].start()
         until(lambda: is_ready(f"http://127.0.0.1:{port}"), SOON)
         terminals[2].start()
