@@ -7,6 +7,7 @@ from rich.text import Text
 
 from stampede.handlers.audit.status import View
 from stampede.runtime.counts import counted
+from stampede.store.integrity.ledger import letters_in_words
 from stampede_local.supervisor import State
 from stampede_local.system import System
 
@@ -24,7 +25,7 @@ def dashboard(view: View, system: System) -> RenderableType:
             flow.function,
             f"{flow.per_second:,.0f}",
             f"{flow.stored:,}",
-            f"{flow.dead_lettered:,}",
+            letters_in_words(flow.dead_lettered, flow.accepted),
             missing,
             "-" if flow.lag is None else f"{flow.lag:,}",
         )
@@ -68,9 +69,10 @@ def line(view: View) -> str:
     """A view as one line, for a log without a terminal."""
     parts = [
         f"{flow.function}: {flow.per_second:,.0f}/s, {flow.stored:,} stored, "
-        f"{counted(flow.dead_lettered, 'dead letter')}, {flow.missing:,} missing"
+        f"{counted(flow.dead_lettered, 'dead letter')}{accepted}, {flow.missing:,} missing"
         + ("" if flow.lag is None else f", lag {flow.lag:,}")
         for flow in view.flows
+        for accepted in [f" ({flow.accepted:,} accepted)" if flow.accepted else ""]
     ]
     states = view.states.items()
     parts += [f"{name} is {state}" for name, state in states if state != State.RUNNING]

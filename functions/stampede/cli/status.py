@@ -100,15 +100,18 @@ def _parts(view: View) -> Iterator[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
+    from stampede.store.integrity.ledger import letters_in_words
+
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
     for heading in ("function", "alerts/s", "stored", "dead letters", "missing", "lag"):
         table.add_column(heading, justify="left" if heading == "function" else "right")
     for flow in view.flows:
-        counts = (flow.stored, flow.dead_lettered, flow.missing)
         table.add_row(
             flow.function,
             f"{flow.per_second:,.0f}",
-            *(f"{count:,}" for count in counts),
+            f"{flow.stored:,}",
+            letters_in_words(flow.dead_lettered, flow.accepted),
+            f"{flow.missing:,}",
             "-" if flow.lag is None else f"{flow.lag:,}",
             style="bold red" if flow.missing else "",
         )

@@ -1,6 +1,7 @@
-"""Dead letters in the store: written, listed, replayed and purged."""
+"""Dead letters in the store: written, listed, replayed, accepted and purged."""
 
 __all__ = [
+    "accept",
     "dead_letter",
     "display",
     "merge",

@@ -17,6 +17,7 @@ from stampede.errors import Damaged
 from stampede.events.cloudevents.event import Event, Position, coverage_of_positions
 from stampede.events.cloudevents.kafka_record import extension_headers
 from stampede.events.delivery.response import reason_of_response
+from stampede.store.integrity.acceptances.decision import letter_name
 from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS, TABLE
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import COVERAGE
@@ -77,6 +78,11 @@ class DeadLetter(NamedTuple):
         return id_of(self.table, self.position, self.attributes)
 
     @property
+    def name(self) -> str:
+        """See `name_of`."""
+        return letter_name(self.id, self.data)
+
+    @property
     def file(self) -> str | None:
         """The file that `ingest` took it from, and its place there; None for others."""
         return self.attributes.get("file")
@@ -105,12 +111,8 @@ def id_of(table: str, position: Position | None, attributes: dict[str, Any]) -> 
 
 
 def name_of(table: str, event: Event) -> str:
-    """A name that tells a letter from all others: of its id and its bytes.
-
-    Letters with one id and different bytes are different letters: a topic that was created again
-    repeats its offsets.
-    """
-    return digest(id_of(table, event.position, event.attributes), event.data)
+    """A name that tells a letter from all others; see `letter_name`."""
+    return letter_name(id_of(table, event.position, event.attributes), event.data)
 
 
 def event_of(row: dict[str, Any]) -> Event:

@@ -84,7 +84,7 @@ class DeadLetterReader:
         self._objects = objects
         self._filter = letter_filter
         self._offsets = letter_filter.offsets()
-        self._prefix = f"{DEAD_LETTERS}{table}/" if table else DEAD_LETTERS
+        self._tables = [table] if table else [*TABLES]
         self._infos = self._list()
         self._skipped: dict[str, str] = {}
         self._not_found = set(letter_filter.ids or ())
@@ -147,7 +147,9 @@ class DeadLetterReader:
 
     def _list(self) -> list[ObjectInfo]:
         """The objects of the selected table or of all, newest first."""
-        infos = self._objects.list(self._prefix)
+        infos = [
+            info for table in self._tables for info in self._objects.list(f"{DEAD_LETTERS}{table}/")
+        ]
         return sorted(infos, key=lambda info: (info.modified, info.key), reverse=True)
 
     def _rows(self, info: ObjectInfo) -> pa.Table | None:

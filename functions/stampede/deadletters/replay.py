@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from stampede.config.settings import Settings
+from stampede.deadletters.accept import Acceptances
 from stampede.deadletters.dead_letter import DeadLetter
 from stampede.deadletters.stored import StoredAlerts
 from stampede.errors import SetupError
@@ -27,6 +28,8 @@ class Replayed:
         Kafka positions of the accepted letters, by table.
     already
         How many letters were stored before, and so were not sent.
+    accepted_before
+        How many letters an operator has accepted as rightly refused, and so were not sent.
     refused
         Id and reason of each letter that a function refused again. It stays a dead letter.
     complete
@@ -36,6 +39,7 @@ class Replayed:
     accepted: int = 0
     positions: dict[str, list[Position]] = field(default_factory=dict)
     already: int = 0
+    accepted_before: int = 0
     refused: list[tuple[str, str]] = field(default_factory=list)
     complete: bool = True
 
@@ -57,8 +61,11 @@ async def replay(
     settings: Settings,
     stop: asyncio.Event,
     progress: Callable[[Replayed], None],
+    acceptances: Acceptances | None = None,
 ) -> Replayed:
     """Send each letter that is not stored to the function of its table, and await the response.
+
+    Letters that are accepted as rightly refused by `acceptances` are not sent.
 
     A letter that its function refuses again stays a dead letter, unchanged. While a function is
     down, its letters wait. Setting `stop` abandons the letters in flight; see `send_all`.
@@ -83,6 +90,8 @@ async def replay(
         for letter, whether in stored.of(letters):
             if whether.stored:
                 done.already += 1
+            elif acceptances and acceptances.of(letter):
+                done.accepted_before += 1
             elif letter.table not in sinks:
                 raise SetupError(f"no function is known for {letter.id}: give --sink")
             else:

@@ -47,9 +47,13 @@ def ledger(installation: Installation) -> Iterator[Finding]:
             yield error(f"{where}: {fault}", f"`stampede audit {entry.topic}`")
     if topics and not settings.topic_epoch:
         yield from _moved(settings, topics, entries)
-    if letters := accounting.count_dead(accounts):
+    if letters := accounting.count_refused(accounts):
         what = "alert is a dead letter" if letters == 1 else "alerts are dead letters"
-        yield warning(f"{letters:,} {what}", "`stampede deadletters list` says why")
+        yield warning(
+            f"{letters:,} {what}",
+            "`stampede deadletters list` says why; `stampede deadletters replay --help`, or "
+            "`stampede deadletters accept --help` if they are rightly refused",
+        )
 
 
 def _moved(

@@ -20,7 +20,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
-from tests.support.events.dead_letters import event
+from tests.support.events.dead_letters import accept, event
 from tests.support.proofs import alerts, bodies, prove, settings_in
 from tests.support.store.stored_packets import store
 from tests.support.store.watched_objects import BeforeGet, Watched
@@ -102,6 +102,22 @@ def test_the_same_letters_in_other_objects_give_the_same_proof(tmp_path: Path) -
             put(open_objects(settings), *part)
         made.append(proven(settings).data)
     assert made[0] == made[1]
+
+
+def test_accepted_letters_count_as_before_when_they_are_purged(tmp_path: Path) -> None:
+    made = []
+    for name in ("as they were", "accepted", "purged"):
+        settings = settings_in(tmp_path / name)
+        around_letters(settings)
+        objects = open_objects(settings)
+        put(objects, letter(10, "400"), letter(11, "422"))
+        put(objects, letter(12, "422"))
+        if name != "as they were":
+            accept(objects)
+        if name == "purged":
+            purge(objects, DeadLetterReader(objects), lambda _, some: [True] * len(some))
+        made.append(proven(settings).data)
+    assert made[0] == made[1] == made[2]
 
 
 def test_the_data_of_letters_is_not_read() -> None:

@@ -151,6 +151,8 @@ def _print_summary(entries: list[Entry], console: Console) -> None:
 def _table(entries: list[Entry], ends: bool) -> Table:
     from rich.table import Table
 
+    from stampede.store.integrity.ledger import letters_in_words
+
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
     headings = ["table", "topic", "partition", "received", "stored", "dead letters", "missing"]
     in_flight = any(entry.in_flight for entry in entries)
@@ -164,7 +166,7 @@ def _table(entries: list[Entry], ends: bool) -> Table:
             str(entry.partition),
             f"{entry.received:,}",
             f"{entry.stored:,}",
-            f"{entry.dead_lettered:,}",
+            letters_in_words(entry.dead_lettered, entry.accepted),
             f"{entry.missing_count:,}",
             *([f"{entry.in_flight_count:,}"] if in_flight else []),
             *([f"{_complete_below(entry):,}"] if ends else []),

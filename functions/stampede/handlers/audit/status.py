@@ -25,7 +25,10 @@ Numbers = dict[str, list[tuple[Mapping[str, str], float]]]
 
 
 class Flow(NamedTuple):
-    """A function that takes alerts: its rate, and the account of its table."""
+    """A function that takes alerts: its rate, and the account of its table.
+
+    `accepted` of the dead letters are accepted as rightly refused.
+    """
 
     function: str
     per_second: float
@@ -33,6 +36,7 @@ class Flow(NamedTuple):
     dead_lettered: int
     missing: int
     lag: int | None
+    accepted: int = 0
 
 
 class View(NamedTuple):
@@ -98,6 +102,7 @@ class Status:
                     sum(entry.dead_lettered for entry in of_table),
                     sum(entry.missing_count for entry in of_table),
                     int(sum(lag)) if lag else None,
+                    sum(entry.accepted for entry in of_table),
                 )
             )
         runs = {name: len(table.runs()) for name, table in self._tables.items()}

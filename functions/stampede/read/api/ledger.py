@@ -74,6 +74,7 @@ def as_json(
         item = entry_json(entry, page.topics)
         item["stored"]["intervals"] = account.stored.intervals(*partition)
         item["dead_lettered"]["intervals"] = account.dead_lettered.intervals(*partition)
+        item["accepted"]["intervals"] = account.accepted_alone.intervals(*partition)
         if partition[0] not in page.asked:
             item["in_flight"] = None
         items.append(item)

@@ -14,9 +14,9 @@ from stampede.read.pages.verdict import verdict
 from stampede.read.plots import ledger_bars
 from stampede.read.plots.ledger_bars import bar_svg
 from stampede.read.service import service_of
-from stampede.read.summaries.maintenance_state import LETTERS
+from stampede.read.summaries.maintenance_state import LETTERS, Letter
 from stampede.read.web import parameters
-from stampede.store.integrity.ledger import Entry
+from stampede.store.integrity.ledger import Entry, letters_in_words
 from stampede.store.integrity.topic_entries import TopicEntries, in_order
 from stampede.store.offsets.coverage import Interval, topic_key
 
@@ -44,6 +44,7 @@ class Totals(NamedTuple):
     received: int
     stored: int
     dead_lettered: int
+    accepted: int
     missing: int
     in_flight: int | None
 
@@ -59,6 +60,7 @@ class PastTopic(NamedTuple):
     partitions: int
     received: int
     dead_lettered: int
+    accepted: int
     deleted: int
 
 
@@ -108,9 +110,19 @@ async def ledger_page(request: Request) -> Response:
         histories=histories,
         lacking=lacking_detectors(histories) if histories else [],
         upkeep=upkeep,
+        letters=[(letter, is_accepted(page, letter)) for letter in upkeep.letters],
+        letters_in_words=letters_in_words,
         most_letters=LETTERS,
     )
     return pages.html(text)
+
+
+def is_accepted(page: LedgerPage, letter: Letter) -> bool:
+    """Whether every letter with the position of this one is accepted; False without a position."""
+    if letter.topic is None or letter.partition is None or letter.offset is None:
+        return False
+    place = letter.topic, letter.partition, letter.offset
+    return place in page.accounts[letter.table].accepted
 
 
 def past_topics(page: LedgerPage) -> list[TopicEntries]:
@@ -132,6 +144,7 @@ def _past(topic: TopicEntries) -> PastTopic:
         partitions=max(one.partitions for one in sums),
         received=topic.received,
         dead_lettered=sum(one.dead_lettered for one in sums),
+        accepted=sum(one.accepted for one in sums),
         deleted=topic.deleted,
     )
 
@@ -179,18 +192,22 @@ def _bar(page: LedgerPage, entry: Entry) -> Bar:
     partition = topic_key(entry.topic, entry.topic_id), entry.partition
     spans = {
         "stored": account.stored.intervals(*partition),
-        "dead": account.dead_alone.intervals(*partition),
+        "accepted": account.accepted_alone.intervals(*partition),
+        "dead": (account.dead_alone - account.accepted).intervals(*partition),
         "flight": entry.in_flight,
         "missing": entry.missing,
     }
     counts = {
         "stored": entry.stored,
-        "dead": entry.dead_lettered,
+        "accepted": entry.accepted,
+        "dead": entry.dead_lettered - entry.accepted,
         "flight": entry.in_flight_count,
         "missing": entry.missing_count,
     }
     if partition[0] not in page.asked:
         del counts["flight"]
+    if not entry.accepted:
+        del counts["accepted"]
     label = ", ".join(f"{count:,} {ledger_bars.KINDS[kind]}" for kind, count in counts.items())
     return Bar(entry, bar_svg(entry.low, entry.high, spans, label), label, _gaps(entry.missing))
 

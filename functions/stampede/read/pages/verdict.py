@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from stampede.lookup.ledger_cache import LedgerPage
 from stampede.lookup.response_warnings import counted
-from stampede.store.integrity.ledger import count_dead
+from stampede.store.integrity.ledger import count_dead, count_refused
 from stampede.store.integrity.topic_entries import Sums, in_order
 
 
@@ -42,10 +42,19 @@ def verdict(page: LedgerPage) -> Verdict:
         return Verdict(None, "No alert has been received yet.")
     dead = count_dead(page.accounts)
     flight = max(of_table.in_flight for of_table in sums.values())
-    letters = (
-        f" or {'a dead letter' if dead == 1 else f'one of {dead:,} dead letters'}" if dead else ""
-    )
+    letters = _letters(dead, dead - count_refused(page.accounts))
     moving = f", except {flight:,} in flight" if flight else ""
     return Verdict(
         True, f"Each of {counted(received, 'alert')} received is stored{letters}{moving}."
     )
+
+
+def _letters(dead: int, accepted: int) -> str:
+    """What else an alert may be than stored; `accepted` of the dead letters are accepted."""
+    if not dead:
+        return ""
+    kind = "accepted dead letter" if accepted == dead else "dead letter"
+    if dead == 1:
+        return f" or {'an' if accepted else 'a'} {kind}"
+    some = f" ({accepted:,} of them accepted)" if 0 < accepted < dead else ""
+    return f" or one of {dead:,} {kind}s{some}"

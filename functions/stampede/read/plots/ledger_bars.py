@@ -1,4 +1,4 @@
-"""Bars of a partition's offsets: which are stored, dead letters, in flight or missing."""
+"""Bars of a partition's offsets: stored, dead letters, accepted or not, in flight or missing."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,6 +11,7 @@ CELLS = 400
 HEIGHT = 14
 KINDS = {
     "stored": "stored",
+    "accepted": "accepted dead letters",
     "flight": "in flight",
     "dead": "dead letters",
     "missing": "missing",

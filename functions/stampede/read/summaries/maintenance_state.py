@@ -24,6 +24,7 @@ from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.open import open_replica
 from stampede.store.runs.run import RunInfo
 from stampede.store.runs.run_name import prefix
+from stampede.store.runs.schema import TABLES
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -163,7 +164,11 @@ class Letters:
 
         Notes the damage. Raises `StoreDown`.
         """
-        infos = [*islice(self._objects.list(DEAD_LETTERS), LISTED)]
+        infos = [
+            info
+            for table in TABLES
+            for info in islice(self._objects.list(f"{DEAD_LETTERS}{table}/"), LISTED)
+        ]
         infos.sort(key=lambda info: (info.modified, info.key), reverse=True)
         letters: list[Letter] = []
         damaged = 0

@@ -1,6 +1,7 @@
 """What is stored is right: the ledger, verification, orphans, and the state of the rounds."""
 
 __all__ = [
+    "acceptances",
     "dead_letter_offsets",
     "digests",
     "ledger",

@@ -1,10 +1,17 @@
-"""The Kafka offsets of dead letters, from the footers of their objects."""
+"""The Kafka offsets of dead letters, from the footers of their objects and from acceptances."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from stampede.errors import Damaged, NotFound
-from stampede.store.integrity.verified_objects import footer_of
+from stampede.store.integrity.acceptances.accepted_letters import (
+    NONE,
+    AcceptedLetters,
+    TableAcceptances,
+)
+from stampede.store.integrity.acceptances.decision import letter_name
+from stampede.store.integrity.verified_objects import footer_of, read_columns
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import COVERAGE, Coverage, LastUnion
 from stampede.store.parquet.checksums import PARQUET_ERRORS
@@ -13,6 +20,16 @@ DEAD_LETTERS = "deadletters/"
 TABLE = b"stampede.table"
 """Metadata of an object of dead letters: the table that lacks their alerts."""
 _THREADS = 8
+Place = tuple[str, int, int]
+"""Topic key, partition and offset."""
+
+
+class _Decided(NamedTuple):
+    """The accepted offsets that follow from these acceptances and objects of dead letters."""
+
+    acceptances: TableAcceptances
+    found: dict[ObjectInfo, Coverage]
+    coverage: Coverage
 
 
 class DeadLetterOffsets:
@@ -26,13 +43,17 @@ class DeadLetterOffsets:
         self._objects = objects
         self._known: dict[ObjectInfo, Coverage] = {}
         self._unions: dict[str, LastUnion] = {}
+        self._acceptances = AcceptedLetters(objects)
+        self._decided: dict[str, _Decided] = {}
+        self._names: dict[ObjectInfo, list[tuple[str, Place]]] = {}
 
     def of_table(self, table: str, quarantined: dict[str, str] | None = None) -> Coverage:
-        """The offsets of a table's dead letters. Raises `StoreDown`.
+        """The offsets of a table's dead letters, and of accepted ones that are purged.
 
         An object that cannot be read or verified does not count. It is added to `quarantined`, by
         key with the reason. List twice: a concurrent purge may copy the letters that stay to a key
-        this listing has passed, then delete the original.
+        this listing has passed, then delete the original. Read the acceptances last: a letter may
+        be purged once it is accepted. Raises `StoreDown`.
         """
         prefix = f"{DEAD_LETTERS}{table}/"
         found: dict[ObjectInfo, Coverage] = {}
@@ -47,12 +68,56 @@ class DeadLetterOffsets:
                     quarantined[info.key] = coverage.message
         kept = {info: held for info, held in self._known.items() if not info.key.startswith(prefix)}
         self._known = kept | found
-        return self._unions.setdefault(table, LastUnion()).of(found.values())
+        acceptances = self._acceptances.of_table(table, quarantined)
+        decided = self._decided.get(table)
+        if not (decided and decided.acceptances is acceptances and decided.found == found):
+            decided = _Decided(acceptances, found, self._without_refused(acceptances, found))
+            self._decided[table] = decided
+        union = self._unions.setdefault(table, LastUnion())
+        return union.of([*found.values(), acceptances.coverage])
+
+    def accepted(self, table: str) -> Coverage:
+        """Those offsets of the last `of_table` of which every letter is accepted."""
+        decided = self._decided.get(table)
+        return decided.coverage if decided else Coverage()
 
     def objects(self, table: str) -> dict[ObjectInfo, Coverage]:
-        """The objects of a table that the last `of_table` has read, and their offsets."""
+        """The objects of a table that the last `of_table` has read, and their offsets.
+
+        Each has the columns `topic`, `partition`, `offset` and `code`.
+        """
         prefix = f"{DEAD_LETTERS}{table}/"
-        return {info: held for info, held in self._known.items() if info.key.startswith(prefix)}
+        letters = {info: held for info, held in self._known.items() if info.key.startswith(prefix)}
+        decided = self._decided.get(table)
+        return letters | dict((decided.acceptances if decided else NONE).objects)
+
+    def _without_refused(
+        self, acceptances: TableAcceptances, found: dict[ObjectInfo, Coverage]
+    ) -> Coverage:
+        """The accepted offsets, without those that have another letter too."""
+        accepted, _ = acceptances.coverage.split()
+        if not accepted:
+            return accepted
+        refused = [
+            self._refused(info, held, acceptances)
+            for info, held in found.items()
+            if held - accepted != held
+        ]
+        self._names = {info: names for info, names in self._names.items() if info in self._known}
+        return accepted - Coverage.union(refused)
+
+    def _refused(self, info: ObjectInfo, held: Coverage, acceptances: TableAcceptances) -> Coverage:
+        """The offsets of an object whose letters are not accepted."""
+        if info not in self._names:
+            try:
+                self._names[info] = read_names(self._objects, info)
+            except (Damaged, NotFound):  # it may have any letter, or another object has it now
+                return held
+        refused: dict[tuple[str, int], list[int]] = {}
+        for name, (topic, partition, offset) in self._names[info]:
+            if name not in acceptances.letters:
+                refused.setdefault((topic, partition), []).append(offset)
+        return Coverage.of(refused)
 
     def _read(
         self, infos: list[ObjectInfo]
@@ -73,6 +138,21 @@ class DeadLetterOffsets:
             return error
 
 
+def read_names(objects: Objects, info: ObjectInfo) -> list[tuple[str, Place]]:
+    """Name and place of each letter with an offset in an object of dead letters.
+
+    Raises `NotFound`, `StoreDown`, `Damaged`.
+    """
+    table = info.key.split("/")[1]
+    rows = read_columns(objects, info, ["topic", "partition", "offset", "data"])
+    columns = (rows[name].to_pylist() for name in ("topic", "partition", "offset", "data"))
+    return [
+        (letter_name(f"{table}/{topic}/{partition}/{offset}", data), (topic, partition, offset))
+        for topic, partition, offset, data in zip(*columns, strict=True)
+        if offset is not None
+    ]
+
+
 def read_coverage(objects: Objects, info: ObjectInfo) -> Coverage:
     """The coverage in the footer of a pack or of an object of dead letters.
 
@@ -89,5 +169,8 @@ def read_coverage(objects: Objects, info: ObjectInfo) -> Coverage:
 
 
 def dead_lettered(objects: Objects, table: str) -> Coverage:
-    """The offsets of a table's dead letters, read now. Raises `StoreDown`."""
+    """The offsets of a table's dead letters, those of accepted ones too, read now.
+
+    Raises `StoreDown`.
+    """
     return DeadLetterOffsets(objects).of_table(table)

@@ -1,8 +1,9 @@
 """The completeness ledger: which offsets are stored, which are dead letters, which are neither.
 
 It is read only from footers in the store, or from their copies in a checkpoint: those of a table's
-runs and of its dead letters. So ``received = stored + dead-lettered`` is a statement about durable
-objects, not about a counter.
+runs and of its dead letters. The letters that an operator has accepted as rightly refused are in
+objects too. So ``received = stored + dead-lettered`` is a statement about durable objects, not
+about a counter.
 """
 
 import re
@@ -31,12 +32,14 @@ class Account:
     and why: their offsets do not count.
     `not_messages` are offsets that Kafka's consumers skip, such as the control records of
     transactions: the source noticed them.
+    `accepted` are those of `dead_lettered` that an operator has accepted as rightly refused.
     """
 
     stored: Coverage
     dead_lettered: Coverage
     quarantined: Mapping[str, str] = field(default_factory=dict)
     not_messages: Coverage = field(default_factory=Coverage)
+    accepted: Coverage = field(default_factory=Coverage)
 
     @cached_property
     def all(self) -> Coverage:
@@ -47,6 +50,11 @@ class Account:
     def dead_alone(self) -> Coverage:
         """The offsets of dead letters that are not stored."""
         return self.dead_lettered - self.stored
+
+    @cached_property
+    def accepted_alone(self) -> Coverage:
+        """The offsets of dead letters that are accepted, and not stored."""
+        return self.accepted - self.stored
 
     @cached_property
     def skipped_alone(self) -> Coverage:
@@ -60,10 +68,11 @@ class Account:
 
     def renamed(self, topic_keys: Mapping[str, str]) -> "Account":
         """The same offsets under other topic keys; see `Coverage.renamed`."""
-        stored, dead, others = (
-            one.renamed(topic_keys) for one in (self.stored, self.dead_lettered, self.not_messages)
+        stored, dead, others, accepted = (
+            one.renamed(topic_keys)
+            for one in (self.stored, self.dead_lettered, self.not_messages, self.accepted)
         )
-        return Account(stored, dead, self.quarantined, others)
+        return Account(stored, dead, self.quarantined, others, accepted)
 
 
 class Entry(NamedTuple):
@@ -72,7 +81,9 @@ class Entry(NamedTuple):
     Topics of one name and different `topic_id` are different topics: Kafka's was made anew, or the
     cluster was replaced. `topic_id` is None for offsets that were stored without an id.
 
-    The last five are known only if Kafka was asked: messages that are not due yet, offsets of
+    `accepted` is how many of `dead_lettered` an operator has accepted as rightly refused.
+
+    The five before it are known only if Kafka was asked: messages that are not due yet, offsets of
     neither kind that are no messages (control records of transactions, for example), what is wrong
     besides, what else there is to say, and the messages that were deleted together with their topic
     before this table had them.
@@ -92,6 +103,7 @@ class Entry(NamedTuple):
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     deleted: Sequence[Interval] = ()
+    accepted: int = 0
 
     @property
     def received(self) -> int:
@@ -133,6 +145,7 @@ def accounts(
             dead,
             quarantined | dict(table.quarantined()),
             skipped | skipped_before_dead,
+            letters.accepted(name),
         )
     return by_table
 
@@ -140,6 +153,17 @@ def accounts(
 def count_dead(by_table: Mapping[str, Account]) -> int:
     """How many alerts are dead letters of a table, or of several, and not stored in it."""
     return len(Coverage.union([account.dead_alone for account in by_table.values()]))
+
+
+def count_refused(by_table: Mapping[str, Account]) -> int:
+    """How many of `count_dead` are not accepted as rightly refused in every table."""
+    refused = [account.dead_alone - account.accepted for account in by_table.values()]
+    return len(Coverage.union(refused))
+
+
+def letters_in_words(count: int, accepted: int) -> str:
+    """A number of dead letters as people read it, with how many of them are accepted."""
+    return f"{count:,} ({accepted:,} accepted)" if accepted else f"{count:,}"
 
 
 def quarantined(by_table: Mapping[str, Account]) -> dict[str, str]:
@@ -234,6 +258,7 @@ def entry_of(table: str, account: Account, place: PartitionId, low: int, high: i
         _count_offsets(account.dead_alone, *place),
         account.known.missing(*place, low, high),
         not_messages=_count_offsets(account.skipped_alone, *place),
+        accepted=_count_offsets(account.accepted_alone, *place),
     )
 
 

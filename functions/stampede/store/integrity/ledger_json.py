@@ -12,7 +12,8 @@ def entry_json(entry: Entry, topics: Topics) -> dict[str, Any]:
     """One table and topic partition; intervals of offsets are half-open.
 
     `family` is the template of the topic's family, if it is of one of `topics`; else its name.
-    `received` does not count `not_messages`; `faults` and `notes` are sentences.
+    `received` does not count `not_messages`; `accepted` is a part of `dead_lettered`; `faults` and
+    `notes` are sentences.
     """
     return {
         "table": entry.table,
@@ -25,6 +26,7 @@ def entry_json(entry: Entry, topics: Topics) -> dict[str, Any]:
         "received": entry.received,
         "stored": {"count": entry.stored},
         "dead_lettered": {"count": entry.dead_lettered},
+        "accepted": {"count": entry.accepted},
         "missing": spans_json(entry.missing),
         "in_flight": spans_json(entry.in_flight),
         "deleted_with_topic": spans_json(entry.deleted),

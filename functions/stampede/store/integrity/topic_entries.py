@@ -33,6 +33,7 @@ class Sums(NamedTuple):
     received: int = 0
     stored: int = 0
     dead_lettered: int = 0
+    accepted: int = 0
     missing: int = 0
     in_flight: int = 0
 
@@ -81,6 +82,7 @@ class TopicEntries:
                 sum(one.high - one.low - one.not_messages for one in of_table),
                 sum(one.stored for one in of_table),
                 sum(one.dead_lettered for one in of_table),
+                sum(one.accepted for one in of_table),
                 sum(one.missing_count for one in of_table if one.missing),
                 sum(one.in_flight_count for one in of_table if one.in_flight),
             )
@@ -121,7 +123,10 @@ class TopicLedger:
         """As `entries_by_topic`; nothing is done if nothing has changed since the last call."""
         if self._tables != tuple(accounts):  # entries are in the order of the tables
             self._tables, self._topics, self._accounts = tuple(accounts), {}, ()
-        each = [(one.stored, one.dead_lettered, one.not_messages) for one in accounts.values()]
+        each = [
+            (one.stored, one.dead_lettered, one.not_messages, one.accepted)
+            for one in accounts.values()
+        ]
         held = [coverage if coverage else _NONE for group in each for coverage in group]
         same = len(held) == len(self._accounts) and all(map(is_, held, self._accounts))
         if not same or known != self._known:
@@ -147,6 +152,7 @@ def entries_by_topic(
     known, before = known or {}, before or {}
     held = [arrays(one) for each in accounts.values() for one in (each.stored, each.dead_lettered)]
     columns = [*held, *(arrays(one.not_messages) for one in accounts.values())]
+    columns += [arrays(one.accepted) for one in accounts.values()]
     topics = [{topic for topic, _ in column} for column in columns]
     asked = {topic for topic, _ in known}
     found: dict[str, TopicEntries] = {}

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from stampede.errors import Damaged, NotFound
 from stampede.store.compaction.deletion_proof import DeletionProof
 from stampede.store.integrity import ledger
+from stampede.store.integrity.acceptances.decision import is_decision
 from stampede.store.integrity.dead_letter_offsets import (
     DEAD_LETTERS,
     DeadLetterOffsets,
@@ -113,6 +114,8 @@ class LostAtFirst:
         key = info.key
         if key.startswith(("packs/", "thumbnails/", "packets/")):
             return night_of(key) is not None and not self._expired(key)
+        if is_decision(key):  # nothing deletes one
+            return True
         if key.startswith(DEAD_LETTERS):
             return self._letters_lost(info)
         spec = table_of(key)
@@ -127,7 +130,7 @@ class LostAtFirst:
                 table.close()
 
     def _letters_lost(self, info: ObjectInfo) -> bool:
-        """A letter is purged only when its alert is stored."""
+        """A letter is purged only when its alert is stored, or when it is accepted."""
         name = info.key.split("/")[1]
         if name not in ALL_TABLES:
             return False

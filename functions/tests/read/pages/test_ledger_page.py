@@ -22,6 +22,7 @@ from stampede.read.plots.ledger_bars import CELLS, bar_svg
 from stampede.read.summaries import maintenance_state
 from stampede.store.compaction.compact import Policy, compact
 from stampede.store.integrity import reconcile_state
+from stampede.store.integrity.acceptances.decision import is_decision
 from stampede.store.integrity.ledger import expect
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
@@ -32,6 +33,7 @@ from stampede.store.parquet.checksums import write
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.tables.table import Table
 from tests.support.alerts.lost_detector import LOST, NIGHTS, lost, received
+from tests.support.events.dead_letters import accept, event, put_letters
 from tests.support.proofs import bodies, settings_in
 from tests.support.read.html_page import html
 from tests.support.read.read_service import Reader, fill, sample_cutouts, sample_points, serving
@@ -88,6 +90,41 @@ def test_the_verdict_turns_red_and_green_again(monkeypatch):
         mark, sentence = verdict_on(read)
         assert mark == "bad"
         assert "1 damaged object left out" in sentence
+
+
+def test_accepted_letters_are_told_apart(monkeypatch):
+    """Each alert received is stored, a dead letter, or an accepted dead letter."""
+    monkeypatch.setattr(ledger_cache, "MAX_AGE", 0.0)
+    monkeypatch.setattr(maintenance_state, "MAX_AGE", 0.0)
+    objects = filled([0, 1])
+    for table in ("cutouts", "detections"):
+        put_letters(objects, event(2, "ztf"), table=table)
+    for read in serving(make_app(Settings(), objects)):
+        assert verdict_on(read)[1] == "Each of 3 alerts received is stored or a dead letter."
+        assert "accepted as rightly refused" not in html(read("/ledger"))[1]
+        accept(objects)
+        sentence = "Each of 3 alerts received is stored or an accepted dead letter."
+        assert verdict_on(read) == ("good", sentence)
+        text = html(read("/ledger"))[1]
+        assert text.count("accepted as rightly refused") == 2
+        assert text.count("<td>3</td><td>2</td><td>1 (1 accepted)</td>") == 2
+        assert text.count("2 stored, 1 accepted dead letters, 0 dead letters, 0 missing<") == 2
+        assert text.count('class="accepted"') == 3  # and in the legend
+        for table in ("cutouts", "detections"):
+            put_letters(objects, event(3, "ztf"), event(4, "ztf"), table=table)
+        of_both = "is stored or one of 3 dead letters (1 of them accepted)."
+        assert verdict_on(read) == ("good", f"Each of 5 alerts received {of_both}")
+        for item in read("/v1/ledger").json()["ledger"]:
+            assert item["dead_lettered"]["count"] == 3
+            assert item["accepted"] == {"count": 1, "intervals": [[2, 3]]}
+        accept(objects)
+        sentence = "Each of 5 alerts received is stored or one of 3 accepted dead letters."
+        assert verdict_on(read) == ("good", sentence)
+        for info in [*objects.list("deadletters/")]:
+            if not is_decision(info.key):
+                objects.delete(info.key)
+        assert verdict_on(read) == ("good", sentence)
+        assert "There are none." in html(read("/ledger"))[1]
 
 
 def test_past_nights_are_a_line_each_and_the_others_a_line_for_each_table() -> None:

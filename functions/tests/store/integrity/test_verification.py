@@ -24,7 +24,7 @@ from stampede.store.runs.run_name import RunName, digest
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
 from stampede.store.runs.writer import GROUP_ROWS, RunWriter
 from stampede.store.tables.table import Table
-from tests.support.events.dead_letters import event
+from tests.support.events.dead_letters import accept, event
 from tests.support.store.rows import cutout, detection, many, table
 from tests.support.store.watched_objects import Changed, Failing
 
@@ -45,6 +45,7 @@ def store() -> MemoryObjects:
     objects.put(pack.key, pack.data.to_pybytes())
     Table(objects, CUTOUTS).append(pack.locations, COVERAGE)
     objects.put(*write_letters("cutouts", [event(1)]))
+    accept(objects)
     key, data, _ = write_raw(RawAlerts("ztf", 61000, pa.table({"candid": [1, 2]})))
     objects.put(key, bytes(data))
     expect(objects, "files", 12)

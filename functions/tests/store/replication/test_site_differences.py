@@ -82,6 +82,20 @@ def test_what_the_first_site_merges_meanwhile_is_not_lost(
     lost.close()
 
 
+def test_what_was_accepted_is_lost_and_a_letter_that_was_purged_after_it_is_not() -> None:
+    first, second = MemoryObjects(), MemoryObjects()
+    for site in (first, second):
+        dead_letters.put_letters(site, dead_letters.event(1), table="detections")
+    dead_letters.accept(second)
+    [decision, letter] = second.list("deadletters/")
+    assert LostAtFirst(first, second, lambda key: False).lost(decision)
+    first.put(decision.key, second.get(decision.key))
+    first.delete(letter.key)
+    assert not LostAtFirst(first, second, lambda key: False).lost(letter)
+    first.delete(decision.key)
+    assert LostAtFirst(first, second, lambda key: False).lost(letter)
+
+
 @pytest.mark.parametrize("stored", [True, False])
 def test_dead_letters_are_lost_though_a_checkpoint_says_that_they_are_stored(
     sites: tuple[MemoryObjects, MemoryObjects], stored: bool

@@ -6,9 +6,10 @@ from functools import cache
 from pathlib import Path
 
 from stampede.alerts.isolation import Isolation
+from stampede.deadletters.accept import Acceptances, Selected, decide, select
 from stampede.deadletters.dead_letter import write_letters
 from stampede.deadletters.reader import DeadLetterFilter, DeadLetterReader
-from stampede.deadletters.stored import StoredAlerts, stored_offsets
+from stampede.deadletters.stored import NOTHING_STORED, StoredAlerts, stored_offsets
 from stampede.errors import StampedeError
 from stampede.events.cloudevents.event import Event
 from stampede.events.workers.worker import Batch
@@ -41,6 +42,21 @@ def put_letters(objects: Objects, *events: Event, table: str = "cutouts") -> str
     key, data = write_letters(table, events)
     objects.put(key, data)
     return key
+
+
+def accept(
+    objects: Objects,
+    *ids: str,
+    undo: bool = False,
+    reason: str = "",
+    stored: StoredAlerts = NOTHING_STORED,
+) -> Selected:
+    """Accept the letters with these ids, or all."""
+    reader = DeadLetterReader(objects, DeadLetterFilter(ids=frozenset(ids) if ids else None))
+    acceptances = Acceptances(objects)
+    selected = select(stored.of(reader.letters()), acceptances, undo)
+    decide(objects, selected, acceptances, reason, undo)
+    return selected
 
 
 def put_run(objects: Objects, *offsets: int, table: str = "cutouts", other: int = 0) -> None:

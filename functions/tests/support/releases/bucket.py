@@ -36,6 +36,7 @@ from stampede.store.tables import checkpoint_files
 from stampede.store.tables.table import Table
 from stampede_bench.ingestion.decode import views_of_one_buffer
 from stampede_simulator.alert_bytes import SimulatedAlert
+from tests.support.events import dead_letters
 from tests.support.releases import sent
 from tests.support.releases.clock import BEGIN, Clock, clocked
 
@@ -172,6 +173,7 @@ class _Filling:
         ]
         outcomes = asyncio.run(DeadLetters(self._objects).store_batch(letters))
         assert outcomes == [None, None], outcomes
+        dead_letters.accept(self._objects, f"cutouts/{FILE}/0/0", reason="it is no alert")
         ledger.expect(self._objects, FILE, 1)
 
     def _rounds(self) -> None:

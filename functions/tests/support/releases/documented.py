@@ -12,7 +12,7 @@ PLACES = {
     **{"revision": r"\d{4}"},
 }
 """What stands for a word in angle brackets."""
-SINCE_THE_LAST = ("proofs/", "proving/")
+SINCE_THE_LAST = ("proofs/", "proving/", "deadletters/accepted/")
 """Names that no release writes yet. The bucket of the next one has them; then this is emptied."""
 OF_PROGRAMMES = ("packs/", "thumbnails/", "packets/", "alerts/")
 """Names that may end in observing programmes."""
