@@ -1,5 +1,6 @@
 """Accepted letters are told apart, and nothing that becomes of them makes an offset missing."""
 
+import asyncio
 from collections.abc import Sequence
 from unittest.mock import patch
 
@@ -8,13 +9,16 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from stampede.config.settings import Settings
 from stampede.deadletters import merge
 from stampede.deadletters.accept import Acceptances
 from stampede.deadletters.dead_letter import name_of
+from stampede.deadletters.display import replay_report
 from stampede.deadletters.purge import purge
 from stampede.deadletters.reader import DeadLetterReader
-from stampede.deadletters.stored import StoredAlerts, stored_offsets
-from stampede.errors import NotFound, StampedeError, StoreDown
+from stampede.deadletters.replay import Replayed, replay
+from stampede.deadletters.stored import NOTHING_STORED, StoredAlerts, stored_offsets
+from stampede.errors import NotFound, SetupError, StampedeError, StoreDown
 from stampede.events.cloudevents.event import Event
 from stampede.store.integrity import ledger
 from stampede.store.integrity.acceptances.decision import ACCEPTED
@@ -236,6 +240,29 @@ def test_two_operators_who_disagree_leave_the_letter_refused(objects) -> None:
     assert accounts(objects) == accounts(other) == (set(), {1}, set())
     accept(other)
     assert accounts(other) == (set(), set(), {1})
+
+
+@pytest.mark.anyio
+async def test_a_replay_sends_no_accepted_letter(objects) -> None:
+    """Here is no function that letters could be sent to."""
+
+    async def send() -> Replayed:
+        letters, acceptances = DeadLetterReader(objects).letters(), Acceptances(objects)
+        stop = asyncio.Event()
+        return await replay(
+            letters, {}, NOTHING_STORED, Settings(), stop, lambda done: None, acceptances
+        )
+
+    put_letters(objects, event(1), event(2))
+    accept(objects)
+    done = await send()
+    assert (done.accepted_before, done.accepted, done.refused) == (2, 0, [])
+    status, lines = replay_report(done, stored_offsets(objects))
+    assert status == 0
+    assert "2 not sent, as they are accepted" in " ".join(map(str, lines))
+    put_letters(objects, event(3))
+    with pytest.raises(SetupError, match="cutouts/alerts/0/3"):
+        await send()
 
 
 def test_offsets_that_are_no_messages_stay_known_after_a_purge(objects) -> None:
