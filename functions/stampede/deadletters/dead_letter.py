@@ -18,7 +18,7 @@ from stampede.events.cloudevents.event import Event, Position, coverage_of_posit
 from stampede.events.cloudevents.kafka_record import extension_headers
 from stampede.events.delivery.response import reason_of_response
 from stampede.store.integrity.acceptances.decision import letter_name
-from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS, TABLE
+from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS, NAMES, TABLE
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import COVERAGE
 from stampede.store.parquet.checksums import open_file, read_file, write
@@ -41,6 +41,9 @@ DEAD_LETTER = pa.schema(
 POSITION = ("topic", "partition", "offset")
 ERROR = "knativeerror"  # prefix of the attributes that Knative adds to a dead letter
 _KEY = re.compile(rf"{DEAD_LETTERS}({'|'.join(TABLES)})/([0-9a-f]{{32}})\.parquet")
+NAMED_LETTERS = 200
+"""Most letters of an object whose names are in its footer: 7 KB. Letters of 60 KB have that many in
+8 MiB, the size of a merged object."""
 _BATCH_ROWS = 16  # rows copied out of Arrow together; a letter may have megabytes
 
 
@@ -144,14 +147,16 @@ def write_rows(table: str, rows: pa.Table, sources: Sequence[str] = ()) -> tuple
     the name: a purge and a merge at one time must not make an object again that the other has read
     and is about to delete.
     """
-    attributes = map(json.loads, rows["attributes"].to_pylist())
-    skipped = [Event(each, b"").skipped for each in attributes]
-    coverage = coverage_of_positions(positions(rows), skipped)
+    events = [event_of(row) for row in rows.select(["attributes", "data"]).to_pylist()]
+    coverage = coverage_of_positions(positions(rows), [event.skipped for event in events])
     metadata = {COVERAGE: coverage.to_json(), TABLE: table}
     if sources:
         metadata[b"stampede.sources"] = digest(*sorted(sources))
     rows = rows.combine_chunks().replace_schema_metadata(metadata)
-    data = write(rows, compression="zstd").to_pybytes()
+    # Of more letters, which are small, a reader reads the bytes: the footer stays short.
+    few = len(events) <= NAMED_LETTERS
+    names = {NAMES.decode(): " ".join(name_of(table, event) for event in events)} if few else {}
+    data = write(rows, names, compression="zstd").to_pybytes()
     return f"{DEAD_LETTERS}{table}/{digest(data)}.parquet", data
 
 

@@ -14,6 +14,7 @@ from stampede.deadletters.dead_letter import (
 )
 from stampede.errors import Damaged, NotFound, SetupError
 from stampede.events.cloudevents.event import Position, coverage_of_positions
+from stampede.store.integrity.acceptances.decision import is_decision
 from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS, read_coverage
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.offsets.coverage import Coverage
@@ -84,7 +85,7 @@ class DeadLetterReader:
         self._objects = objects
         self._filter = letter_filter
         self._offsets = letter_filter.offsets()
-        self._tables = [table] if table else [*TABLES]
+        self._prefix = f"{DEAD_LETTERS}{table}/" if table else DEAD_LETTERS
         self._infos = self._list()
         self._skipped: dict[str, str] = {}
         self._not_found = set(letter_filter.ids or ())
@@ -147,9 +148,8 @@ class DeadLetterReader:
 
     def _list(self) -> list[ObjectInfo]:
         """The objects of the selected table or of all, newest first."""
-        infos = [
-            info for table in self._tables for info in self._objects.list(f"{DEAD_LETTERS}{table}/")
-        ]
+        listed = self._objects.list(self._prefix)
+        infos = [info for info in listed if not is_decision(info.key)]
         return sorted(infos, key=lambda info: (info.modified, info.key), reverse=True)
 
     def _rows(self, info: ObjectInfo) -> pa.Table | None:

@@ -1,6 +1,7 @@
 """Accepted letters are told apart, and nothing that becomes of them makes an offset missing."""
 
 import asyncio
+import random
 from collections.abc import Sequence
 from unittest.mock import patch
 
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from stampede.config.settings import Settings
-from stampede.deadletters import merge
+from stampede.deadletters import dead_letter, merge
 from stampede.deadletters.accept import Acceptances
-from stampede.deadletters.dead_letter import name_of
+from stampede.deadletters.dead_letter import NAMED_LETTERS, name_of
 from stampede.deadletters.display import replay_report
 from stampede.deadletters.purge import purge
 from stampede.deadletters.reader import DeadLetterReader
@@ -326,18 +327,34 @@ def test_a_store_that_changes_bytes_is_noticed(objects) -> None:
         accept(Changed(objects, write=lambda data: data[:-1]))
 
 
-def test_the_bytes_of_letters_are_read_once_and_only_where_some_are_accepted(objects) -> None:
-    put_letters(objects, event(1), event(2))
-    put_letters(objects, event(3))
+@pytest.mark.parametrize("named", [NAMED_LETTERS, 1])
+def test_what_is_known_of_letters_is_read_once(objects, monkeypatch, named: int) -> None:
+    """Their bytes are not read if the footer names them, as that of few letters does."""
+    monkeypatch.setattr(dead_letter, "NAMED_LETTERS", named)
+    large = random.Random(1).randbytes(1 << 20)
+    put_letters(objects, Event(event(1).attributes, large), event(2), event(None))
+    put_letters(objects, event(3), event(4))
     watched = Watched(objects)
     letters = DeadLetterOffsets(watched)
     letters.of_table("cutouts")
-    before = watched.count("get")
+    before = watched.count("get"), watched.got
     assert offsets(letters.accepted("cutouts")) == set()
     accept(objects, "cutouts/alerts/0/1")
     letters.of_table("cutouts")
     assert offsets(letters.accepted("cutouts")) == {1}
-    assert 1 <= watched.count("get") - before <= 4  # the decision, and one object of letters
-    before = watched.count("get")
+    assert 1 <= watched.count("get") - before[0] <= 6  # the decision, and one object of letters
+    assert (watched.got - before[1] < len(large) // 4) is (named > 1)
+    before = watched.count("get"), watched.got
+    accept(objects, "cutouts/alerts/0/1", undo=True)
     letters.of_table("cutouts")
-    assert watched.count("get") == before
+    assert offsets(letters.accepted("cutouts")) == set()
+    assert watched.count("get") - before[0] == 1
+
+
+def test_a_footer_that_does_not_name_each_letter_accepts_none(objects, monkeypatch) -> None:
+    put_letters(objects, event(1))
+    accept(objects)
+    assert accounts(objects) == (set(), set(), {1})
+    monkeypatch.setattr(dead_letter, "name_of", lambda table, event: "two names")
+    put_letters(objects, event(1))
+    assert accounts(objects) == (set(), {1}, set())

@@ -14,6 +14,7 @@ from stampede.lookup import response_warnings
 from stampede.lookup.histories_summary import FOLDER as HISTORIES
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.ttl_cache import TtlCache
+from stampede.store.integrity.acceptances.decision import is_decision
 from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS
 from stampede.store.integrity.reconcile_state import PREFIX as RECONCILE
 from stampede.store.integrity.scrub_state import PREFIX as SCRUB
@@ -24,7 +25,6 @@ from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.open import open_replica
 from stampede.store.runs.run import RunInfo
 from stampede.store.runs.run_name import prefix
-from stampede.store.runs.schema import TABLES
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -164,11 +164,8 @@ class Letters:
 
         Notes the damage. Raises `StoreDown`.
         """
-        infos = [
-            info
-            for table in TABLES
-            for info in islice(self._objects.list(f"{DEAD_LETTERS}{table}/"), LISTED)
-        ]
+        listed = self._objects.list(DEAD_LETTERS)
+        infos = [*islice((info for info in listed if not is_decision(info.key)), LISTED)]
         infos.sort(key=lambda info: (info.modified, info.key), reverse=True)
         letters: list[Letter] = []
         damaged = 0

@@ -19,6 +19,9 @@ from stampede.store.parquet.checksums import PARQUET_ERRORS
 DEAD_LETTERS = "deadletters/"
 TABLE = b"stampede.table"
 """Metadata of an object of dead letters: the table that lacks their alerts."""
+NAMES = b"stampede.letters"
+"""Metadata of an object of few dead letters: their names (`letter_name`), in the order of rows."""
+_PLACE = ["topic", "partition", "offset"]
 _THREADS = 8
 Place = tuple[str, int, int]
 """Topic key, partition and offset."""
@@ -143,14 +146,18 @@ def read_names(objects: Objects, info: ObjectInfo) -> list[tuple[str, Place]]:
 
     Raises `NotFound`, `StoreDown`, `Damaged`.
     """
-    table = info.key.split("/")[1]
-    rows = read_columns(objects, info, ["topic", "partition", "offset", "data"])
-    columns = (rows[name].to_pylist() for name in ("topic", "partition", "offset", "data"))
-    return [
-        (letter_name(f"{table}/{topic}/{partition}/{offset}", data), (topic, partition, offset))
-        for topic, partition, offset, data in zip(*columns, strict=True)
-        if offset is not None
-    ]
+    named = footer_of(objects, info).metadata.get(NAMES)
+    rows = read_columns(objects, info, _PLACE if named else [*_PLACE, "data"])
+    places: list[Place] = [*zip(*(rows[name].to_pylist() for name in _PLACE), strict=True)]
+    if named:
+        names = named.decode().split()
+    else:  # there are many of them, or an earlier version wrote the object
+        table = info.key.split("/")[1]
+        ids = ("/".join([table, *map(str, place)]) for place in places)
+        names = [*map(letter_name, ids, rows["data"].to_pylist())]
+    if len(names) != len(places):
+        raise Damaged(f"{info.key} does not name each of its letters")
+    return [each for each in zip(names, places, strict=True) if each[1][2] is not None]
 
 
 def read_coverage(objects: Objects, info: ObjectInfo) -> Coverage:
