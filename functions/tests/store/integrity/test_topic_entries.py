@@ -13,13 +13,16 @@ coverages = st.dictionaries(places, st.lists(st.integers(0, 12), max_size=6), ma
 ranges = st.dictionaries(places, st.tuples(st.integers(0, 6), st.integers(6, 14)), max_size=3)
 
 
-def account(stored: dict, dead: dict, others: dict) -> Account:
-    return Account(Coverage.of(stored), Coverage.of(dead), {}, Coverage.of(others))
+def account(stored: dict, dead: dict, others: dict, refused: dict) -> Account:
+    """Dead letters are accepted, except those of `refused`."""
+    letters = Coverage.of(dead)
+    accepted = letters - Coverage.of(refused)
+    return Account(Coverage.of(stored), letters, {}, Coverage.of(others), accepted)
 
 
 accounts = st.fixed_dictionaries(
     {
-        name: st.builds(account, coverages, coverages, coverages)
+        name: st.builds(account, coverages, coverages, coverages, coverages)
         for name in ("cutouts", "detections")
     }
 )
@@ -34,7 +37,8 @@ def test_it_is_the_ledger(by_table: dict[str, Account], known: dict) -> None:
         assert {topic.topic, topic.topic_id or topic.topic} <= {*key.split("@")}
         for table, sums in topic.by_table.items():
             of_table = [entry for entry in topic.entries if entry.table == table]
-            names = ("received", "stored", "dead_lettered", "missing_count", "in_flight_count")
+            names = ("received", "stored", "dead_lettered", "accepted")
+            names += ("missing_count", "in_flight_count")
             counts = [sum(getattr(entry, name) for entry in of_table) for name in names]
             assert sums == Sums(len(of_table), *counts)
         most: dict[int, int] = {}
