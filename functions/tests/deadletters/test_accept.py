@@ -32,7 +32,7 @@ from stampede.store.tables.table import Table
 from tests.support.events.dead_letters import accept, event, put_letters
 from tests.support.store.watched_objects import Changed, Watched
 
-OFFSETS, VERSIONS = 5, 2
+OFFSETS, VERSIONS = 1, 1
 Letter = tuple[int, int]
 """An offset, and the number of other bytes with that offset."""
 
