@@ -71,7 +71,7 @@ servers: servers-needs
 nightly: servers-needs
 	$(SERVERS) -m "nightly or hypothesis"
 
-servers-needs: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready
+servers-needs: $(VENV)/dev $(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready $(VENV)-brokers/ready
 	@tools/need chromium
 	@tools/need gcc
 	@tools/versitygw/build >/dev/null
@@ -150,7 +150,7 @@ lock: $(VENV)/dev ## update the pins in requirements.txt and requirements-dev.tx
 	tools/lock $(BIN)
 
 clean: ## delete the environment, the demo's data and results
-	rm -rf $(VENV) $(VENV)-fuzz $(VENV)-docs $(VENV)-lightkurve $(VENV)-lsdb $(VENV)-spark .stampede build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-fuzz $(VENV)-docs $(VENV)-lightkurve $(VENV)-lsdb $(VENV)-spark $(VENV)-brokers .stampede build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@tools/need python3-venv
@@ -179,7 +179,7 @@ $(VENV)-docs/ready: requirements-docs.txt
 	@touch $@
 
 # What people use together with the client. They cannot share an environment.
-$(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready: $(VENV)-%/ready: requirements-%.txt
+$(VENV)-lightkurve/ready $(VENV)-lsdb/ready $(VENV)-spark/ready $(VENV)-brokers/ready: $(VENV)-%/ready: requirements-%.txt
 	@tools/need python3-venv
 	@echo "making a Python environment of $*, pinned and hashed (about 40 s)"
 	@$(PYTHON) -m venv $(VENV)-$*

@@ -193,6 +193,7 @@ CASES = {
         },
         {
             source(READS, route="get_cutout", status="404"): "0+9x60",
+            source(READS, route="not_held", status="501"): "0+9x60",
             source(READS, route="get_cutout", status="200"): "0+99x60",
         },
         30,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stampede.config.settings import Settings
@@ -83,7 +83,7 @@ def _add_lazy_routes(app: Starlette) -> None:
     router.default = with_lazy_routes
 
 
-def _lazy_routes() -> list[Route]:
+def _lazy_routes() -> list[BaseRoute]:
     from stampede.read import lazy_routes
 
     return lazy_routes.ROUTES

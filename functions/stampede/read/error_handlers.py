@@ -13,7 +13,7 @@ from stampede.http.problem_details import problem_document
 from stampede.images.png import placeholder
 from stampede.lookup import response_warnings
 from stampede.lookup.errors import BadParameter
-from stampede.read.errors import AccessError
+from stampede.read.errors import AccessError, NotHeld
 from stampede.telemetry.logs import get_logger
 
 Problem = Mapping[str, str | int | list[str]]
@@ -25,7 +25,7 @@ async def on_stampede_error(request: Request, error: Exception) -> Response:
     """Respond to an error that Stampede itself raised."""
     if not isinstance(error, StampedeError):
         raise error
-    if error.status >= 500:
+    if error.status >= 500 and not isinstance(error, NotHeld):  # which no operator can mend
         log.error(
             "read failed", path=request.scope["path"], problem=error.name, detail=error.message
         )

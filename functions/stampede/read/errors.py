@@ -21,6 +21,12 @@ class NotAcceptable(StampedeError):
     name, status = "not-acceptable", 406
 
 
+class NotHeld(StampedeError):
+    """A client of another server asks for what no store of alerts has, such as a class."""
+
+    name, status = "not-held", 501
+
+
 class AccessError(StampedeError):
     """The client may not ask this, or not now; `headers` tell it what to do."""
 

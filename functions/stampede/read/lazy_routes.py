@@ -7,10 +7,11 @@ from functools import wraps
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from stampede.read import openapi
 from stampede.read.api import bulk, cone, cross_match, datalink, ledger, object_cutouts, proofs, scs
+from stampede.read.compatible.routes import MOUNT as COMPATIBLE
 from stampede.read.pages import alert as alert_page
 from stampede.read.pages import api_docs as docs_page
 from stampede.read.pages import cone as cone_page
@@ -38,7 +39,7 @@ def _page(path: str, handler: Handler, *known: str) -> Route:
 
 
 CONE = ("ra", "dec", "radius", "since", "nights", "counts", "format", "responseformat")
-ROUTES = [
+ROUTES: list[BaseRoute] = [
     _page("/", html.front_page),
     _page("/cone", cone_page.cone_page, "ra", "dec", "radius"),
     _page("/nights", night_page.nights_page, "before"),
@@ -79,4 +80,5 @@ ROUTES = [
     route("/static/{file}", "", static_files.get_static),
     route("/openapi.json", "", openapi.get_openapi),
     route("/robots.txt", "", static_files.get_robots),
+    COMPATIBLE,
 ]

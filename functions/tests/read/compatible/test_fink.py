@@ -1,0 +1,99 @@
+"""Fink's routes; client/tests/test_brokers.py asks them as Fink's users do."""
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.support.read.read_service import LSST_OBJECT, ZTF_ALERT, ZTF_OBJECT, Reader
+
+API = "/compatible/fink"
+SCIENCE = {"objectId": ZTF_OBJECT, "kind": "Science"}
+
+
+def ask(read: Reader, end: str, **asked: object):
+    return read(f"{API}/{end.replace('/', '/api/v1/')}", "POST", json.dumps(asked).encode())
+
+
+def test_a_question_may_be_a_query_a_form_or_json(compatible: Reader) -> None:
+    path, asked = f"{API}/ztf/api/v1/objects", {"objectId": ZTF_OBJECT, "columns": "i:candid"}
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    answers = [
+        compatible(f"{path}?{urlencode(asked)}"),
+        compatible(path, "POST", urlencode(asked).encode(), headers=form),
+        ask(compatible, "ztf/objects", **asked),
+    ]
+    assert [got.json() for got in answers] == 3 * [[{"i:candid": ZTF_ALERT}, {"i:candid": 3}]]
+
+
+@pytest.mark.parametrize(
+    ("end", "asked", "status", "word"),
+    [
+        ("ztf/objects", {}, 400, "objectId is missing"),
+        ("ztf/objects", {"objectId": "no id"}, 404, "noid"),
+        ("ztf/objects", {"objectId": f"{ZTF_OBJECT},ZTF18aaaaaaa"}, 404, "ZTF18aaaaaaa"),
+        ("ztf/objects", {"objectId": LSST_OBJECT}, 404, "of ztf"),
+        ("ztf/objects", {"objectId": [ZTF_OBJECT]}, 400, "text or a number"),
+        ("ztf/objects", {"objectId": ",".join(f"Z{n}" for n in range(101))}, 400, "100"),
+        ("ztf/objects", {"objectId": "Z" * 70_000}, 413, "bytes"),
+        ("ztf/objects", {"objectId": ZTF_OBJECT, "withcutouts": True}, 501, "cutouts"),
+        ("ztf/objects", {"objectId": ZTF_OBJECT, "withupperlim": "maybe"}, 400, "true or false"),
+        ("ztf/objects", {"objectId": ZTF_OBJECT, "output-format": "xml"}, 400, "votable"),
+        ("ztf/objects", {"objectId": ZTF_OBJECT, "columns": "d:rf_snia_vs_nonia"}, 501, "d:rf"),
+        ("ztf/sources", {"diaObjectId": LSST_OBJECT}, 404, "not found"),
+        ("atlas/objects", {"objectId": "1"}, 404, "ztf, lsst"),
+        ("lsst/objects", {"objectId": LSST_OBJECT}, 400, "diaObjectId"),
+        ("lsst/conesearch", {"ra": 10, "dec": -5}, 400, "radius is missing"),
+        ("lsst/conesearch", {"ra": 10, "dec": -95, "radius": 1}, 400, "declination"),
+        ("lsst/conesearch", {"ra": 10, "dec": -5, "radius": 1, "n": 1001}, 400, "1000"),
+        ("lsst/conesearch", {"ra": 1, "dec": 1, "radius": 1, "startdate": "now"}, 400, "such as"),
+        ("lsst/conesearch", {"ra": 1, "dec": 1, "radius": 1, "window": 1}, 400, "startdate"),
+        ("lsst/conesearch", {"ra": 1, "dec": 1, "radius": 1, "kind": "during"}, 400, "within"),
+        ("ztf/cutouts", {"objectId": ZTF_OBJECT}, 400, "kind is missing"),
+        ("ztf/cutouts", {"objectId": ZTF_OBJECT, "kind": "All"}, 400, "Science"),
+        ("ztf/cutouts", SCIENCE | {"stretch": "power"}, 501, "power"),
+        ("ztf/cutouts", SCIENCE | {"objectId": "ZTF00both"}, 404, "ZTF00both"),
+        ("ztf/cutouts", SCIENCE | {"objectId": "Z1", "candid": ZTF_ALERT}, 404, ZTF_OBJECT),
+        ("lsst/blocks", {}, 501, "ask Fink"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_answered_is_an_error(
+    compatible: Reader, end: str, asked: dict, status: int, word: str
+) -> None:
+    got = ask(compatible, end, **asked)
+    assert (got.status, got.headers["content-type"]) == (status, "application/problem+json")
+    assert word in got.json()["detail"]
+
+
+@pytest.mark.parametrize("body", [b"{", b"[1]", b"\xff", b"[" * 60_000])
+def test_a_body_that_is_neither_json_nor_a_form(compatible: Reader, body: bytes) -> None:
+    got = compatible(f"{API}/ztf/api/v1/objects", "POST", body)
+    assert (got.status, got.json()["parameter"]) == (400, "body")
+
+
+@pytest.mark.parametrize(
+    ("asked", "count"),
+    [
+        ({"startdate": "2021-07-03"}, 1),
+        ({"startdate": "2021-07-04 12:00:00"}, 0),
+        ({"startdate": 59398.9, "window": 0.2}, 1),
+        ({"startdate": 2459398.5, "stopdate": 2459399.0}, 0),
+        ({"stopdate": "59398.9"}, 0),
+        ({"n": 1}, 1),
+    ],
+)
+def test_a_cone_takes_objects_first_seen_within_a_time(
+    compatible: Reader, asked: dict, count: int
+) -> None:
+    got = ask(compatible, "ztf/conesearch", ra=10, dec=-5, radius=5, **asked)
+    assert (got.status, len(got.json())) == (200, count)
+
+
+def test_percentiles_change_a_linear_picture_alone(compatible: Reader) -> None:
+    def drawn(**more: object) -> bytes:
+        asked = {"objectId": ZTF_OBJECT, "candid": str(ZTF_ALERT), "kind": "Science", **more}
+        return ask(compatible, "ztf/cutouts", **asked).data
+
+    assert drawn() == drawn(pmin=10, pmax=20)
+    assert drawn(stretch="linear") != drawn(stretch="linear", pmin=10, pmax=20)
+    assert b"must be less" in drawn(stretch="log", pmin=20, pmax=10)
