@@ -146,3 +146,37 @@ def test_fink(address: str, tmp_path: Path) -> None:
     assert [found[what][0] for what in ("radius", "bad", "unknown", "misspelt")] == [
         *(400, 400, 404, 400),
     ]
+
+
+def test_lasair(address: str, tmp_path: Path) -> None:
+    found = run("lasair", address, *IDS, str(tmp_path))
+    both = {one["object"] for one in found["all"]["objects"]}
+    assert both == {int(LSST_OBJECT), ZTF_OBJECT}
+    assert found["all"]["count"] == 2
+    assert found["nearest"]["nearest"] == found["all"]["nearest"]
+    assert found["all"]["nearest"]["separation"] < 0.5
+    assert found["count"] == {"count": 2}
+    assert found["none"] == {"objects": [], "count": 0, "nearest": {}}
+    assert found["none near"] == {}
+    flux = {"psfFlux": 1234.5, "psfFluxErr": 100.1}
+    assert found["object"]["diaObjectId"] == int(LSST_OBJECT)
+    assert found["object"]["diaObject"] == {
+        **{"ra": 10.0, "decl": -5.0},
+        **{"firstDiaSourceMjdTai": 60800.5, "lastDiaSourceMjdTai": 60800.5},
+    }
+    assert found["object"]["diaSourcesList"] == [
+        {"diaSourceId": LSST_ALERT, "midpointMjdTai": 60800.5, "band": "y"}
+        | {"reliability": 0.9, **flux}
+    ]
+    assert found["object"]["diaForcedSourcesList"] == [
+        {"midpointMjdTai": 60700.5, "band": "u", **flux}
+    ]
+    assert found["object"]["lasairData"]["nDiaSources"] == 1
+    assert "lasairData" not in found["whole"]
+    assert found["whole"]["diaSourcesList"][0]["scienceFlux"] == 2000.0
+    assert (found["ztf"], found["image"]) == (ZTF_OBJECT, [200, 200])
+    assert (found["reply"]["status"], "Lasair" in found["reply"]["detail"]) == (501, True)
+    for what in ("query", "sherlock", "annotate"):
+        assert found[what].startswith("HTTP return code 501"), what
+    assert found["wide"].startswith("Bad Request")
+    assert found["unknown"].startswith("HTTP return code 404")

@@ -13,6 +13,9 @@ from stampede.read.access.oidc import Oidc
 from stampede.read.access.rate_limits import RATES, ClientLimits, Proxies
 from stampede.read.errors import Forbidden, Unauthorized
 
+SCHEMES = ("bearer", "token")
+"""Schemes of a token in the header: RFC 6750's, and the one of Lasair's client."""
+
 
 class Access(NamedTuple):
     """Who may ask the read service what.
@@ -81,7 +84,7 @@ class Access(NamedTuple):
     async def _token(self, request: Request) -> Token | None:
         kind, _, text = request.headers.get("authorization", "").partition(" ")
         text = text.strip()
-        if kind.lower() != "bearer":
+        if kind.lower() not in SCHEMES:
             return None
         if self.tokens and (found := self.tokens.find(text)):
             return found

@@ -64,9 +64,9 @@ def wanted(asked: QueryParams, *names: str) -> list[str]:
     return [asked[name] for name in names]
 
 
-def flag(asked: QueryParams, name: str) -> bool:
-    """Whether a parameter is true, as Python, JSON or a form writes it; false if it is absent."""
-    text = asked.get(name, "false").lower()
+def flag(asked: QueryParams, name: str, default: bool = False) -> bool:
+    """Whether a parameter is true, as Python, JSON or a form writes it."""
+    text = asked.get(name, str(default)).lower()
     if text not in ("true", "1", "false", "0"):
         raise BadParameter(name, f"must be true or false: {text[:40]!r}")
     return text in ("true", "1")

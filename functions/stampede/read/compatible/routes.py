@@ -2,8 +2,14 @@
 
 from starlette.routing import Mount, Router
 
-from stampede.read.compatible import alerce, alerce_stamps, fink, fink_cutouts
+from stampede.read.compatible import alerce, alerce_stamps, fink, fink_cutouts, lasair
 
-ROUTES = [*alerce.ROUTES, *alerce_stamps.ROUTES, *fink_cutouts.ROUTES, *fink.ROUTES]
+ROUTES = [
+    *alerce.ROUTES,
+    *alerce_stamps.ROUTES,
+    *fink.ROUTES,
+    *fink_cutouts.ROUTES,
+    *lasair.ROUTES,
+]
 # Starlette would redirect a path with a slash too many to the host that the request names.
 MOUNT = Mount("/compatible", Router(ROUTES, redirect_slashes=False))

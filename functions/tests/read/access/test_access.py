@@ -80,6 +80,7 @@ def test_a_wrong_token_opens_nothing(closed, tokens):
         assert 'error="invalid_token"' in got.headers["www-authenticate"]
     assert ask(closed, "/v1/ledger", good, scheme="Basic").status == 401
     assert ask(closed, "/v1/ledger", good, scheme="bearer").status == 200
+    assert ask(closed, "/v1/ledger", good, scheme="Token").status == 200  # as Lasair's client
 
 
 def test_health_and_the_description_stay_open(closed):
