@@ -22,6 +22,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import POSITIONS
 from stampede.store.tables.table import Table
+from tests.support.alerts import made_alerts
 from tests.support.alerts.fits_files import lsst, source
 from tests.support.read.read_service import (
     LSST_ALERT,
@@ -34,6 +35,7 @@ from tests.support.read.read_service import (
     sample_points,
     serving,
 )
+from tests.support.store.stored_packets import FIELDS, store
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-brokers" / "bin" / "python"
@@ -180,3 +182,30 @@ def test_lasair(address: str, tmp_path: Path) -> None:
         assert found[what].startswith("HTTP return code 501"), what
     assert found["wide"].startswith("Bad Request")
     assert found["unknown"].startswith("HTTP return code 404")
+
+
+def test_herald(tmp_path: Path) -> None:
+    images = [lsst(source(30, seed=seed)) for seed in range(3)]
+    record = made_alerts.rubin_record(1101, 3) | dict(zip(FIELDS, images, strict=True))
+    alert_id = record["diaSource"]["diaSourceId"]
+    settings = Settings(store=f"file://{tmp_path}/store", spool=tmp_path, refresh_seconds=0)
+    store(settings, [made_alerts.confluent(record, 1101)])
+    for read in serving(make_app(settings)):
+        found = run("herald", read.url, *IDS[:3], str(alert_id), str(tmp_path))
+    assert found["links"] == [
+        ["#this", "application/x-avro-ocf"],
+        ["#cutout", "application/fits"],
+        ["#detached-header", "application/json"],
+    ]
+    assert (found["id"], found["type"]) == (alert_id, "application/x-avro-ocf")
+    sums = [float(source(30, seed=seed).sum()) for seed in (2, 0, 1)]
+    assert found["images"] == {
+        name: [30, 30, pytest.approx(total, rel=1e-5)]
+        for name, total in zip(("DIFFIM", "SCIENCE", "TEMPLATE"), sums, strict=True)
+    }
+    assert (found["same"], found["image"]) == (True, True)
+    assert found["schema"].endswith("alert")
+    assert [found[what] for what in ("tables", "xml", "object", "missing", "other")] == [
+        *(501, 400, 400, 400, 400),
+    ]
+    assert found["unknown"] == [404, 404, 404, 404]

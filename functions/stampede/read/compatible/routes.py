@@ -2,7 +2,7 @@
 
 from starlette.routing import Mount, Router
 
-from stampede.read.compatible import alerce, alerce_stamps, fink, fink_cutouts, lasair
+from stampede.read.compatible import alerce, alerce_stamps, fink, fink_cutouts, herald, lasair
 
 ROUTES = [
     *alerce.ROUTES,
@@ -10,6 +10,7 @@ ROUTES = [
     *fink.ROUTES,
     *fink_cutouts.ROUTES,
     *lasair.ROUTES,
+    *herald.ROUTES,
 ]
 # Starlette would redirect a path with a slash too many to the host that the request names.
 MOUNT = Mount("/compatible", Router(ROUTES, redirect_slashes=False))
