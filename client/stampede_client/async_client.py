@@ -73,6 +73,20 @@ class AsyncClient:
         """See `Client.schema`."""
         return await self._run(queries.schema(alert_id, survey))
 
+    async def picture(
+        self,
+        alert_id: int | str,
+        kind: str = "science",
+        size: int | None = None,
+        survey: str | None = None,
+    ) -> bytes:
+        """See `Client.picture`."""
+        return await self._run(queries.picture(alert_id, kind, size, survey))
+
+    async def guide(self) -> str:
+        """See `Client.guide`."""
+        return await self._run(queries.guide())
+
     async def thumbnail(self, alert_id: int | str, survey: str | None = None) -> bytes:
         """See `Client.thumbnail`."""
         return await self._run(queries.thumbnail(alert_id, survey))

@@ -110,6 +110,20 @@ class Client:
         """The Avro schema that the alert was written with."""
         return self._run(queries.schema(alert_id, survey))
 
+    def picture(
+        self,
+        alert_id: int | str,
+        kind: str = "science",
+        size: int | None = None,
+        survey: str | None = None,
+    ) -> bytes:
+        """A PNG of one cutout: north up, its longer side `size` pixels, or as many as it has."""
+        return self._run(queries.picture(alert_id, kind, size, survey))
+
+    def guide(self) -> str:
+        """What the server has, how to ask for it, and what its columns mean: text, Markdown."""
+        return self._run(queries.guide())
+
     def thumbnail(self, alert_id: int | str, survey: str | None = None) -> bytes:
         """A PNG of the three cutouts side by side."""
         return self._run(queries.thumbnail(alert_id, survey))

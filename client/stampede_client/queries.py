@@ -95,6 +95,23 @@ def schema(alert_id: int | str, survey: str | None = None) -> Plan[dict[str, Any
     return found
 
 
+def picture(
+    alert_id: int | str, kind: str = "science", size: int | None = None, survey: str | None = None
+) -> Plan[bytes]:
+    """A PNG of one cutout. Raises `BadInput`."""
+    if kind not in KINDS:
+        raise BadInput(f"{kind!r:.60} is no kind of cutout; use one of {', '.join(KINDS)}")
+    query = {"format": "png", **_of(survey), **({} if size is None else {"size": str(size)})}
+    found: bytes = yield from ask(Request(f"{_alert(alert_id)}/cutouts/{kind}", query))
+    return found
+
+
+def guide() -> Plan[str]:
+    """What the server has, as text."""
+    found: bytes = yield from ask(Request("/llms.txt"))
+    return found.decode("utf-8", "replace")
+
+
 def thumbnail(alert_id: int | str, survey: str | None = None) -> Plan[bytes]:
     """A PNG of the three cutouts side by side."""
     found: bytes = yield from ask(Request(f"{_alert(alert_id)}/thumbnail", _of(survey)))

@@ -16,6 +16,7 @@ import pytest
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.positions import positions_of
 from stampede.config.settings import Settings
+from stampede.read.access.bearer_tokens import line_of, new_token
 from stampede.read.app import make_app
 from stampede.runtime.timescale import TAI_MINUS_UTC
 from stampede.store.objects.memory import MemoryObjects
@@ -45,7 +46,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def objects() -> MemoryObjects:
     """A store of one object of each survey, each with an alert that has all its cutouts."""
     objects, coverage = MemoryObjects(), Coverage.of({("alerts", 0): [1, 2]})
     cutouts = [row for row in sample_cutouts() if row["alert_id"] in (ZTF_ALERT, LSST_ALERT)]
@@ -55,6 +56,11 @@ def address() -> Iterator[str]:
     points = pa.Table.from_pylist(sample_points(), DETECTION)
     Table(objects, POSITIONS).append(positions_of(points), coverage)
     keep(objects, ZTF_ALERT, ZTF_OBJECT, 59400.0)
+    return objects
+
+
+@pytest.fixture(scope="module")
+def address(objects: MemoryObjects) -> Iterator[str]:
     for read in serving(make_app(Settings(), objects)):
         yield read.url
 
@@ -64,7 +70,11 @@ def run(name: str, *arguments: str) -> dict[str, Any]:
     if not PYTHON.exists():
         pytest.skip("`make servers` makes .venv-brokers")
     script = Path(__file__).with_name(f"with_{name}.py")
-    settings = {**os.environ, "MPLCONFIGDIR": str(ROOT / ".venv-brokers"), "PYTHONPATH": ""}
+    settings = {
+        **os.environ,
+        "MPLCONFIGDIR": str(PYTHON.parent),
+        "PYTHONPATH": str(ROOT / "client"),
+    }
     done = subprocess.run(
         [PYTHON, script, *arguments], env=settings, capture_output=True, text=True
     )
@@ -209,3 +219,40 @@ def test_herald(tmp_path: Path) -> None:
         *(501, 400, 400, 400, 400),
     ]
     assert found["unknown"] == [404, 404, 404, 404]
+
+
+def test_mcp(objects: MemoryObjects, tmp_path: Path) -> None:
+    """Stampede's own server for programs that read for people, by the SDK's client over stdio."""
+    (tmp_path / "tokens").write_text(line_of(token := new_token(), "reader", ["*"]))
+    for read in serving(make_app(Settings(tokens=tmp_path / "tokens"), objects)):
+        found = run("mcp", read.url, *IDS, token)
+        refused = run("mcp", read.url, *IDS, "")
+    assert "needs a token" in refused["curve"]["error"]
+    names = ("search", "light_curve", "cutout", "alert", "cone", "recent", "ledger", "docs")
+    assert found["tools"] == [[name, True] for name in names]
+    assert found["described"]
+    an_object, an_alert, near = found["search"]
+    assert an_object["object"]["points"] == 4
+    assert an_object["object"]["bands"] == ["g", "r"]
+    assert an_alert["alert"]["object_id"] == ZTF_OBJECT
+    assert {one["object_id"] for one in near["objects"]} == {ZTF_OBJECT, LSST_OBJECT}
+    assert (found["curve"]["points"], found["curve"]["shown"]) == (4, 4)
+    brightest = found["curve"]["rows"][2]
+    assert (brightest["mjd"], brightest["flux"], brightest["flux_err"]) == (59400.0, 1234.5, 100.1)
+    assert (brightest["source_id"], brightest["band"]) == (str(ZTF_ALERT), "r")
+    assert [point["flux"] for point in found["curve"]["rows"]] == [None, -50.0, 1234.5, None]
+    assert [point["forced"] for point in found["chosen"]["rows"]] == [True]
+    assert found["picture"] == ["image/png", b"\x89PNG\r\n\x1a\n".hex()]
+    assert (found["cone"]["count"], found["cone"]["shown"]) == (2, 1)
+    assert found["empty"] == {"objects": [], "count": 0, "shown": 0}
+    assert [*found["alert"]["fields"]] == ["objectId"]
+    assert len(found["recent"]["alerts"]) == 1
+    assert {entry["table"] for entry in found["ledger"]["ledger"]} >= {"cutouts", "detections"}
+    assert "# Stampede" in str(found["docs"])
+    for what, words in (
+        ("unknown", "no alert and no object has the id 12"),
+        ("kind", "is no kind of cutout"),
+        ("most", "from 1 to 500"),
+        ("position", "north"),
+    ):
+        assert words in found[what]["error"], found[what]

@@ -149,6 +149,18 @@ def test_alert_packet_ledger(st: Client) -> None:
     assert {entry["table"] for entry in st.ledger()["ledger"]} == {"cutouts", "detections"}
 
 
+def test_a_picture_and_a_guide(st: Client) -> None:
+    for size, pixels in ((None, 63), (100, 100)):
+        png = st.picture(ZTF_ALERT, "difference", size)
+        assert png.startswith(b"\x89PNG")
+        assert int.from_bytes(png[16:20], "big") == pixels
+    with pytest.raises(BadInput, match="use one of science, template, difference"):
+        st.picture(ZTF_ALERT, "sky")
+    with pytest.raises(stampede_client.NotFound, match="no template cutout"):
+        st.picture(LSST_ALERT, "template")
+    assert st.guide().startswith("# Stampede")
+
+
 def test_an_alert_of_two_surveys_needs_the_survey(st: Client) -> None:
     with pytest.raises(stampede_client.BadInput, match="in more than one survey") as caught:
         st.alert(BOTH)

@@ -16,13 +16,14 @@ base = f"{url}/compatible/herald"
 links = DatalinkResults.from_result_url(f"{base}/links?ID=LSST-AP-DS-{source}")
 urls = {link["semantics"]: link.access_url for link in links}
 packet = requests.get(urls["#this"])
-alerts: list[Any] = [*fastavro.reader(io.BytesIO(packet.content))]
-(alert,) = alerts
+alert: Any = next(fastavro.reader(io.BytesIO(packet.content)))
 with fits.open(io.BytesIO(requests.get(urls["#cutout"]).content)) as file:
     file.verify("exception")
     images = {hdu.name: [*hdu.data.shape, float(hdu.data.sum())] for hdu in file[1:]}
 as_json = requests.get(base, params={"ID": source, "RESPONSEFORMAT": "json"}).json()
 schema = requests.get(urls["#detached-header"]).json()
+
+parsed: Any = fastavro.parse_schema(schema)
 
 
 def refusal(end, **params):
@@ -37,7 +38,7 @@ found = {
     "images": images,
     "same": as_json["diaSource"]["diaSourceId"] == alert["diaSource"]["diaSourceId"],
     "image": base64.b64decode(as_json["cutoutScience"]) == alert["cutoutScience"],
-    "schema": fastavro.parse_schema(schema)["name"],
+    "schema": parsed["name"],
     "tables": refusal("", ID=source, RESPONSEFORMAT="fits"),
     "xml": refusal("", ID=source, RESPONSEFORMAT="xml"),
     "object": refusal("", ID="LSST-AP-DO-1"),

@@ -28,9 +28,10 @@ STATUS = re.compile(r"^Status: (accepted|superseded by \[\d+\]\(\S+\.md\)), \d{4
 PLACEHOLDER = re.compile("NAME|ROOM|MODULE")
 # A box of the diagram names its folders or files below the package, such as `events/kafka/`.
 STATION = re.compile(r"\w+/(?:\w+/|\w+\.py)*")
-# Variables of the tests and of Skaffold, and the one that is an option of commands.
+# Variables of the tests and of Skaffold, and those that are options of commands.
 OTHER_VARIABLES = {
     "STAMPEDE_DATA",
+    "STAMPEDE_TOKEN",
     "STAMPEDE_CLUSTER",
     "STAMPEDE_IMAGE_BASE",
     "STAMPEDE_IMAGE_NETWORK",

@@ -316,3 +316,22 @@ def _parted(position: str) -> tuple[str, str]:
         )
     half = len(words) // 2
     return ":".join(words[:half]), ":".join(words[half:])
+
+
+@_of_place
+def mcp(place: Place) -> None:
+    """Let programs that read for people ask what is stored: a server of the Model Context Protocol.
+
+    It speaks over stdin and stdout, only reads, and asks the server of --url, whose tokens and
+    limits hold. Needs `pip install 'stampede-client[mcp]'`.
+    """
+    from stampede.errors import SetupError
+
+    server = place.server()
+    try:
+        from stampede_client.mcp_server import serve
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            f"there is no module {error.name}: pip install 'stampede-client[mcp]'"
+        ) from None
+    serve(server.url, server.token)

@@ -11,7 +11,7 @@ from stampede.cli.audit import audit
 from stampede.cli.check_store import check_store
 from stampede.cli.deadletters import deadletters
 from stampede.cli.doctor import doctor
-from stampede.cli.get import get
+from stampede.cli.get import get, mcp
 from stampede.cli.ingest import ingest
 from stampede.cli.inspect import inspect
 from stampede.cli.new import new
@@ -71,6 +71,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "version": version,
     "settings": settings,
     "serve": serve,
+    "mcp": mcp,
     "setup": setup,
     "users": users,
     "ingest": ingest,

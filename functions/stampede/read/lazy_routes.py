@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from stampede.read import openapi
+from stampede.read import guide, openapi
 from stampede.read.api import bulk, cone, cross_match, datalink, ledger, object_cutouts, proofs, scs
 from stampede.read.compatible.routes import MOUNT as COMPATIBLE
 from stampede.read.pages import alert as alert_page
@@ -80,5 +80,6 @@ ROUTES: list[BaseRoute] = [
     route("/static/{file}", "", static_files.get_static),
     route("/openapi.json", "", openapi.get_openapi),
     route("/robots.txt", "", static_files.get_robots),
+    route("/llms.txt", "", guide.get_guide),
     COMPATIBLE,
 ]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from socket import SHUT_RDWR, create_connection, create_server, socket
 
@@ -25,6 +26,7 @@ from typer.testing import CliRunner, Result
 from stampede.cli import cutout_files
 from stampede.cli.download import Server
 from stampede.cli.get import Place, get, recent, recent_lines
+from stampede.cli.main import app
 from stampede.config.settings import Settings
 from stampede.errors import SetupError, StampedeError
 from stampede.handlers import cutouts
@@ -418,3 +420,12 @@ def test_an_id_that_is_no_number_deletes_no_folder(tmp_path: Path) -> None:
     with pytest.raises(StampedeError, match="down"):
         cutout_files.fetch(Down(), ["../other"], here)  # type: ignore[arg-type]
     assert other.is_dir()
+
+
+def test_mcp_says_what_to_install() -> None:
+    """The tests of the client's server run it where its package is."""
+    if find_spec("mcp"):
+        pytest.skip("the package mcp is installed")
+    got = CliRunner().invoke(app, ["mcp", "--url", "http://127.0.0.1:1"])
+    assert isinstance(got.exception, SetupError)
+    assert "pip install 'stampede-client[mcp]'" in got.exception.message
