@@ -24,6 +24,7 @@ from stampede.read.compatible.questions import (
     get,
     parameters_of,
     refuse,
+    run,
     span,
     wanted,
 )
@@ -66,8 +67,7 @@ async def _list(request: Request, survey: Survey) -> Response:
     asked = await parameters_of(request, LIST)
     parameters.one_of(asked.get("survey", survey.name), "survey", (survey.name,))
     refuse(asked, CLASSES, "classification", WHO)
-    service = service_of(request)
-    objects = await service.run(_chosen, service.lookup, survey, asked)
+    objects = await run(request, len(asked.getlist("oid")), _chosen, survey, asked)
     return measurements.json_response(_page(objects, asked))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from math import isfinite
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +27,8 @@ from stampede.read.compatible.fink_names import (
     ZTF,
     Fink,
 )
-from stampede.read.compatible.questions import absent, both, flag, parameters_of, wanted
+from stampede.read.compatible.questions import absent, both, flag, parameters_of, run, wanted
 from stampede.read.errors import NotHeld
-from stampede.read.service import service_of
 from stampede.read.web import parameters
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.timescale import TAI_MINUS_UTC
@@ -64,8 +64,8 @@ async def get_objects(request: Request) -> Response:
     if fink is ZTF:
         limits = [PointKind.LIMIT] * flag(asked, "withupperlim")
         return await _respond_points(request, fink, asked, PointKind.DETECTION, *limits)
-    service = service_of(request)
-    rows = await service.run(_summaries, service.lookup, _ids(fink, asked))
+    ids = _ids(fink, asked)
+    rows = await run(request, len(ids), _summaries, ids)
     return _respond(rows, asked)
 
 
@@ -90,9 +90,7 @@ async def get_cone(request: Request) -> Response:
     radius = parameters.number(asked, "radius", 0, WIDEST) or 0.0
     most = parameters.whole_number(asked, "n", 1, MOST_FOUND) or MOST_FOUND
     cone, times = Cone(sky.place(ra, dec), radius / sky.ARCSEC), _times(fink, asked)
-    service = service_of(request)
-    with service.bulk_limit.slot(request.state.client):
-        rows = await service.run_bulk(_around, service.bulk_lookup, fink, cone, times, most)
+    rows = await run(request, MOST_FOUND, _around, fink, cone, times, most)
     position = [name for name, ours in fink.detections.items() if ours in ("ra", "dec")]
     return _respond(rows, asked, [*position, DISTANCE])
 
@@ -101,8 +99,8 @@ async def _respond_points(
     request: Request, fink: Fink, asked: QueryParams, *kinds: PointKind
 ) -> Response:
     """The points of these kinds of the objects that the parameters name."""
-    service, ids = service_of(request), _ids(fink, asked)
-    rows = await service.run(_points, service.lookup, fink, ids, kinds)
+    ids = _ids(fink, asked)
+    rows = await run(request, len(ids), _points, fink, ids, kinds)
     mjd = parameters.number(asked, "midpointMjdTai", 0, 1e6)
     if mjd is not None:
         rows = rows.filter(pa.array(np.abs(rows["r:midpointMjdTai"].to_numpy() - mjd) < 1e-6))
@@ -141,6 +139,8 @@ def _mjd(text: str, name: str) -> float:
     """The MJD of a date as Fink takes it: ISO, JD or MJD. Raises `BadParameter`."""
     try:
         days = float(text)
+        if not isfinite(days):
+            raise ValueError
     except ValueError:
         try:
             date = datetime.fromisoformat(text.strip()).replace(tzinfo=UTC)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pydantic_core
 from starlette.responses import Response
 
-from stampede.lookup.cone_search import FOUND, Cone, nearest_first
+from stampede.lookup.cone_search import Cone, nearest_first
 from stampede.lookup.errors import BadParameter, UnknownObject
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.points import PointFilter, measured
@@ -126,9 +126,9 @@ def around(lookup: Lookup, survey: str | None, cone: Cone) -> list[dict[str, Any
 
 def _around(lookup: Lookup, survey: str | None, cone: Cone) -> Iterator[dict[str, Any]]:
     for table in nearest_first(lookup.positions, cone):
-        for row in table.select(FOUND.names).to_pylist():
-            if survey in (None, row["survey"]):
-                yield row
+        if survey is not None:
+            table = table.filter(pc.equal(table["survey"], survey))
+        yield from table[: MOST_OBJECTS + 1].to_pylist()
 
 
 def translated(rows: Sequence[Mapping[str, Any]], names: Names) -> list[dict[str, Any]]:

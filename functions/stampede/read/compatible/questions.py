@@ -1,8 +1,9 @@
 """What a client of another server asks: parameters in the query, in a form or in JSON."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from math import isfinite
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import QueryParams
@@ -12,11 +13,18 @@ from starlette.routing import Route
 
 from stampede.errors import TooLarge
 from stampede.lookup.errors import BadParameter
+from stampede.lookup.lookup import Lookup
 from stampede.read.errors import NotHeld
 from stampede.read.route import Handler, route
+from stampede.read.service import service_of
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MOST_BYTES = 64 << 10
 """Most bytes of a body: the ids of some 3,000 objects."""
+FEW = 10
+"""Light curves that are one small query; more are a large one."""
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -56,6 +64,24 @@ async def parameters_of(request: Request, known: Collection[str]) -> QueryParams
     return QueryParams([(name, value) for name, value in asked if value])
 
 
+async def run(
+    request: Request,
+    count: int,
+    function: Callable[Concatenate[Lookup, P], T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """The result of a function that reads `count` light curves, as a small or a large query.
+
+    Raises `TooManyQueries`.
+    """
+    service = service_of(request)
+    if count <= FEW:
+        return await service.run(function, service.lookup, *args, **kwargs)
+    with service.bulk_limit.slot(request.state.client):
+        return await service.run_bulk(function, service.bulk_lookup, *args, **kwargs)
+
+
 def wanted(asked: QueryParams, *names: str) -> list[str]:
     """The values of parameters that must be there. Raises `BadParameter`."""
     for name in names:
@@ -89,9 +115,12 @@ def refuse(asked: Mapping[str, Any], names: Collection[str], what: str, who: str
 
 def _number(name: str, text: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise BadParameter(name, f"{name} must be a number: {text[:40]!r}") from None
+        value = float("nan")
+    if not isfinite(value):
+        raise BadParameter(name, f"{name} must be a number: {text[:40]!r}")
+    return value
 
 
 async def _body(request: Request) -> bytes:
@@ -120,6 +149,11 @@ def _in_json(body: bytes) -> list[tuple[str, str]]:
 def _texts(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in found.items():
         if isinstance(value, (dict, list)):
-            raise BadParameter(name[:40], f"{name[:40]} must be a text or a number")
+            raise BadParameter(_plain(name[:40]), f"{name[:40]} must be a text or a number")
         if value is not None:
-            yield name, str(value)
+            yield _plain(name), _plain(str(value))
+
+
+def _plain(text: str) -> str:
+    """A text without lone surrogates, which JSON may have and no response could carry."""
+    return text.encode("utf-8", "replace").decode()

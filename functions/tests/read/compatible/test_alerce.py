@@ -46,6 +46,7 @@ def test_a_page_says_where_the_others_are(compatible: Reader) -> None:
         (f"{ZTF}?ra=10&dec=-5", 400, "radius is missing"),
         (f"{ZTF}?{AROUND}&n_det=1", 400, "n_det"),
         (f"{ZTF}?{AROUND}&ndet=x", 400, "ndet must be a number"),
+        (f"{ZTF}?{AROUND}&ndet=nan", 400, "ndet must be a number"),
         (f"{ZTF}?{AROUND}&ndet=1&ndet=2&ndet=3", 400, "twice"),
         (f"{ZTF}?{AROUND}&page=0", 400, "number from 1"),
         (f"{ZTF}?{AROUND}&order_by=ndet&order_mode=UP", 400, "ASC"),

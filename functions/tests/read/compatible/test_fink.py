@@ -47,6 +47,7 @@ def test_a_question_may_be_a_query_a_form_or_json(compatible: Reader) -> None:
         ("lsst/conesearch", {"ra": 10, "dec": -95, "radius": 1}, 400, "declination"),
         ("lsst/conesearch", {"ra": 10, "dec": -5, "radius": 1, "n": 1001}, 400, "1000"),
         ("lsst/conesearch", {"ra": 1, "dec": 1, "radius": 1, "startdate": "now"}, 400, "such as"),
+        ("lsst/conesearch", {"ra": 1, "dec": 1, "radius": 1, "startdate": "nan"}, 400, "such as"),
         ("lsst/conesearch", {"ra": 1, "dec": 1, "radius": 1, "window": 1}, 400, "startdate"),
         ("lsst/conesearch", {"ra": 1, "dec": 1, "radius": 1, "kind": "during"}, 400, "within"),
         ("ztf/cutouts", {"objectId": ZTF_OBJECT}, 400, "kind is missing"),
@@ -63,6 +64,13 @@ def test_what_cannot_be_answered_is_an_error(
     got = ask(compatible, end, **asked)
     assert (got.status, got.headers["content-type"]) == (status, "application/problem+json")
     assert word in got.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"\\ud800": 1}', b'{"\\ud800": [1]}', b'{"objectId": "\\ud800"}']
+)
+def test_lone_surrogates_are_no_fault_of_the_server(compatible: Reader, body: bytes) -> None:
+    assert compatible(f"{API}/ztf/api/v1/objects", "POST", body).status == 400
 
 
 @pytest.mark.parametrize("body", [b"{", b"[1]", b"\xff", b"[" * 60_000])
