@@ -55,7 +55,7 @@ def extended(rows: pa.Table) -> pa.Table:
     fid = [ZTF_FILTERS.get(band) for band in rows["band"].to_pylist()]
     more = {
         "mag": _floats(np.round(31.4 - 2.5 * np.log10(size), 6)),
-        "mag_err": _floats(np.round(1.0857362 * error / size, 6)),
+        "mag_err": _floats(np.round(1.0857362 * error / size, 8)),
         "sign": pa.array(np.where(flux < 0, -1, 1), pa.int32(), mask=np.isnan(flux)),
         "letter": pa.array(np.where(flux < 0, "f", "t"), pa.string(), mask=np.isnan(flux)),
         "fid": pa.array(fid, pa.int32()),
