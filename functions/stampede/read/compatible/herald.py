@@ -6,19 +6,17 @@ Parameters and answers are those of https://github.com/lsst-sqre/herald 0.3, bel
 
 import base64
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stampede.alerts.framing import WriterSchema
 from stampede.images import fits
 from stampede.images.joined_file import joined
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.locations import no_such_cutout
-from stampede.lookup.stored_records import Plan
 from stampede.read.compatible import measurements
 from stampede.read.compatible.questions import get, parameters_of, wanted
 from stampede.read.errors import NotHeld
@@ -26,6 +24,10 @@ from stampede.read.formats.votable import VOTableWriter
 from stampede.read.service import service_of
 from stampede.read.web import parameters
 from stampede.read.web.conditional import IMMUTABLE, REVALIDATE
+
+if TYPE_CHECKING:
+    from stampede.alerts.framing import WriterSchema
+    from stampede.lookup.stored_records import Plan
 
 SURVEY = "lsst"
 IMAGES = {"difference": "DIFFIM", "science": "SCIENCE", "template": "TEMPLATE"}
@@ -140,8 +142,10 @@ def _record(lookup: Lookup, alert_id: int) -> Any:
     return lookup.records.read(_message(lookup, alert_id), _plan)
 
 
-def _plan(schema: WriterSchema, names: frozenset[str]) -> Plan[Any]:
+def _plan(schema: "WriterSchema", names: frozenset[str]) -> "Plan[Any]":
     """How to read a whole record. Its integers stay numbers, as Herald has them."""
+    from stampede.lookup.stored_records import Plan  # few requests need fastavro
+
     return Plan(schema.parsed, None, True, _as_json)
 
 

@@ -19,8 +19,15 @@ from tests.support.read.read_service import ZTF_ALERT, ZTF_OBJECT, serving
 
 ROUTES = {
     "pages": ("/", f"/objects/{ZTF_OBJECT}", f"/alerts/{ZTF_ALERT}", f"/find?id={ZTF_OBJECT}"),
-    "cutouts": (f"/v1/alerts/{ZTF_ALERT}", f"/v1/alerts/{ZTF_ALERT}/cutouts/science"),
-    "lightcurves": (f"/v1/objects/{ZTF_OBJECT}/lightcurve",),
+    "cutouts": (
+        f"/v1/alerts/{ZTF_ALERT}",
+        f"/v1/alerts/{ZTF_ALERT}/cutouts/science",
+        f"/compatible/alerce/get_stamp?oid={ZTF_OBJECT}&candid={ZTF_ALERT}&type=science",
+    ),
+    "lightcurves": (
+        f"/v1/objects/{ZTF_OBJECT}/lightcurve",
+        f"/compatible/fink/ztf/api/v1/objects?objectId={ZTF_OBJECT}",
+    ),
     "ledger": ("/v1/ledger",),
     "bulk": ("/v1/cutouts", "/v1/lightcurves"),
 }

@@ -60,6 +60,7 @@ def test_a_page_says_where_the_others_are(compatible: Reader) -> None:
         (f"{STAMP}?oid={ZTF_OBJECT}&candid={ZTF_ALERT}&type=sky", 400, "science"),
         (f"{STAMP}?oid={ZTF_OBJECT}&candid=x&type=science", 400, "alert id"),
         (f"{STAMP}?oid={ZTF_OBJECT}&candid=1&type=science", 404, "alert 1"),
+        (f"/compatible/alerce/stamps_api/get_avro?measurement_id={LSST_ALERT}", 404, "without its"),
         (f"{STAMP}?oid=ZTF18a&candid={ZTF_ALERT}&type=science", 404, ZTF_OBJECT),
         (f"{STAMP}?oid=ZTF00bad&candid=666&type=science&format=png", 422, ""),
     ],
