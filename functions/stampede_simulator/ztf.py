@@ -31,6 +31,7 @@ TAI_UTC = 37 / 86400  # days, since 2017
 NIGHT_ZERO = 57754  # MJD of nid 0
 FAILED = -99999.0  # the value of failed forced photometry
 FILTER = {"g": 1, "r": 2, "i": 3}
+REFERENCE_ERROR = 0.015  # mag, of a source of the reference image
 
 
 @cache
@@ -73,6 +74,11 @@ class ZtfObject:
         self.forced: list[Row] = []
         self.detections = 0
         offset = tuple(rng.choice([-0.375, -0.125, 0.125, 0.375], 2).tolist())
+        self.nearest = {
+            "distnr": 0.25,
+            "magnr": NJY - 2.5 * np.log10(measurements.host),
+            "sigmagnr": REFERENCE_ERROR,
+        }
         self.to_counts = 10 ** ((ZERO_POINT - NJY) / 2.5)
         host, depth = measurements.host * self.to_counts, ZTF.depth * self.to_counts
         self.scene = cutout_images.Scene(
@@ -84,6 +90,9 @@ class ZtfObject:
     def point(self, i: int) -> Point:
         """The detection of exposure `i`."""
         visit = self.visits[i]
+        host, flux = self.measurements.host, float(self.measurements.flux[i])
+        flux_err = float(self.measurements.flux_err[i])
+        host_err = host * REFERENCE_ERROR * np.log(10) / 2.5
         return Point(
             object_id=self.id,
             survey="ztf",
@@ -94,12 +103,14 @@ class ZtfObject:
             band=visit.band,
             ra=float(self.measurements.ras[i]),
             dec=float(self.measurements.decs[i]),
-            flux=float(self.measurements.flux[i]),
-            flux_err=float(self.measurements.flux_err[i]),
+            flux=flux,
+            flux_err=flux_err,
+            total_flux=host + flux,
+            total_flux_err=float(np.hypot(host_err, flux_err)),
             reliability=float(np.float32(0.5 + 0.001 * (i % 500))),
             visit=pid(visit),
             detector=visit.detector,
-            limiting_mag=float(np.float32(limit(float(self.measurements.flux_err[i])))),
+            limiting_mag=float(np.float32(limit(flux_err))),
             rb=float(np.float32(0.4 + 0.001 * (i % 500))),
         )
 
@@ -132,6 +143,7 @@ class ZtfObject:
             "sigmapsf": 2.5 / np.log(10) * point.flux_err / size,
             "rb": point.rb,
             "rbversion": "simulated",
+            **self.nearest,
         }
 
     def forced_row(self, i: int) -> Row:
@@ -145,6 +157,7 @@ class ZtfObject:
             "ranr": self.measurements.ra,
             "decnr": self.measurements.dec,
             "exptime": ZTF.exposure,
+            **self.nearest,
         }
         point = self.point(i)._replace(
             forced=True,
@@ -157,6 +170,8 @@ class ZtfObject:
             procstatus="61" if failed else "0",
             rb=None,
         )
+        if failed:
+            point = point._replace(total_flux=None, total_flux_err=None)
         return Row(point.mjd, encoders()["fp_hist"](self.exposure(i) | record), point)
 
     def candidate_row(self, i: int) -> Row:
@@ -173,6 +188,8 @@ class ZtfObject:
             flux=None,
             reliability=None,
             rb=None,
+            total_flux=None,
+            total_flux_err=None,
         )
         record = {"nid": int(point.mjd - TAI_UTC) - NIGHT_ZERO, "rbversion": "simulated"}
         return Row(point.mjd, encoders()["limit"](self.exposure(i) | record), point)

@@ -121,8 +121,20 @@ DETECTION = pa.schema(
             "1 sigma of flux; of a ztf limit 1/5 of the 5 sigma limit",
             "nJy",
         ),
-        _column("total_flux", pa.float32(), "PSF flux on the science image, AB (lsst)", "nJy"),
-        _column("total_flux_err", pa.float32(), "1 sigma of total_flux", "nJy"),
+        _column(
+            "total_flux",
+            pa.float32(),
+            "PSF flux on the science image, AB (lsst); flux + 10^((31.4 - magnr) / 2.5) where the "
+            "reference image has a source at the object's place, which is distnr < 1.4 (ztf; "
+            "explanation/total-flux.md); otherwise null, as in ztf's rows that 0.1.0 stored",
+            "nJy",
+        ),
+        _column(
+            "total_flux_err",
+            pa.float32(),
+            "1 sigma of total_flux; of ztf an upper estimate",
+            "nJy",
+        ),
         _column(
             "reliability",
             pa.float32(),

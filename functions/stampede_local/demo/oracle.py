@@ -271,13 +271,16 @@ def _ztf(row: Record, identity: Record, drb: bool) -> Record:
         depth = _finite(row["diffmaglim"])
         error = None if depth is None else _flux(depth) / 5
         return _row(identity, limit=True, source_id=row["pid"], flux_err=error, **common)
-    flux = _flux(row["magpsf"])
+    size = _flux(row["magpsf"])
+    flux = size if row["isdiffpos"] in ("t", "1") else -size
+    flux_err = size * row["sigmapsf"] * math.log(10) / 2.5
     return _row(
         identity,
         limit=False,
         source_id=row["candid"],
-        flux=flux if row["isdiffpos"] in ("t", "1") else -flux,
-        flux_err=flux * row["sigmapsf"] * math.log(10) / 2.5,
+        flux=flux,
+        flux_err=flux_err,
+        **_ztf_total(row, flux, flux_err),
         **common,
     )
 
@@ -309,6 +312,8 @@ def _ztf_forced(row: Record, identity: Record) -> Record:
         for name in ("forcediffimflux", "forcediffimfluxunc", "magzpsci")
     )
     scale = None if zero_point is None else _flux(zero_point)
+    flux = None if counts is None or scale is None else counts * scale
+    flux_err = None if error is None or scale is None else error * scale
     return _row(
         identity,
         forced=True,
@@ -318,12 +323,28 @@ def _ztf_forced(row: Record, identity: Record) -> Record:
         mjd=_mjd_of_jd(row["jd"]),
         band=ZTF_BANDS.get(row["fid"]),
         detector=row["rcid"],
-        flux=None if counts is None or scale is None else counts * scale,
-        flux_err=None if error is None or scale is None else error * scale,
+        flux=flux,
+        flux_err=flux_err,
+        **_ztf_total(row, flux, flux_err),
         procstatus=row.get("procstatus"),
         limiting_mag=_not_negative(row.get("diffmaglim")),
         programid=_first(row, "programid") or identity["programid"],
     )
+
+
+def _ztf_total(row: Record, flux: float | None, flux_err: float | None) -> Record:
+    """The source of the reference image plus the difference; nothing where it has no source."""
+    distance, magnitude, sigma = (
+        _not_negative(row.get(name)) for name in ("distnr", "magnr", "sigmagnr")
+    )
+    if distance is None or distance >= 1.4 or not magnitude or flux is None:
+        return {}
+    reference = _flux(magnitude)
+    total = {"total_flux": reference + flux}
+    if sigma is None or flux_err is None:
+        return total
+    error = math.hypot(reference * sigma * math.log(10) / 2.5, flux_err)
+    return total | {"total_flux_err": error}
 
 
 def _flux(mag: float) -> float:

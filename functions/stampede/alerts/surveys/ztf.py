@@ -5,12 +5,18 @@ Source: the alert schemas of the Zwicky Transient Facility. Magnitudes become fl
 ``flux_err = |flux| * sigmapsf * ln(10) / 2.5``. Forced photometry comes in counts with a
 zero point: ``flux = counts * 10 ** ((31.4 - magzpsci) / 2.5)``. `jd` is UTC at the start of the
 exposure. ZTF began after the last leap second, so TAI is always 37 s ahead of UTC.
+
+The total flux is that of the nearest source of the reference image and the difference:
+``total_flux = 10 ** ((31.4 - magnr) / 2.5) + flux``. Source: ZTF's notebook
+``Variable_star_lightcurves.ipynb`` (``ZwickyTransientFacility/ztf-avro-alert``), after page 102 of
+the ZTF Science Data System's Explanatory Supplement. See docs/explanation/total-flux.md.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from stampede.alerts.arrays import Rows, concat, explode, nanojansky, table_of
@@ -64,6 +70,9 @@ OWN_LATER = 1 / 86400
 BAND_OF_FID = pa.array([None, "g", "r", "i"])
 JD_UTC_TO_MJD_TAI = -2400000.5 + TAI_MINUS_UTC
 MISSING = -99999.0  # how forced photometry writes "no value"
+# A source of the reference image is the object itself if `distnr` is less: pixels of 1.01 arcsec in
+# candidates, arcsec in forced photometry. The number is that of ALeRCE's light curve correction.
+NEAR = 1.4
 
 
 def built_in_schemas() -> Mapping[int, dict[str, Any]]:
@@ -177,8 +186,8 @@ def _candidates(rows: Rows, heads: pa.Table, scored_by_drb: bool, later: float) 
         "dec": rows.get("dec", type=pa.float64()),
         "flux": pc.if_else(limit, none, pc.multiply(flux, sign)),
         "flux_err": pc.if_else(limit, depth, flux_err),
-        # The history has no drb, and its rb is another score. If the alert is scored by drb, the
-        # history gets no score.
+        **_total(rows, pc.if_else(limit, none, pc.multiply(flux, sign)), flux_err),
+        # The history has no drb. Its rb is another score: beside an alert with drb it has none.
         "reliability": rows.get(*(["drb"] if scored_by_drb else ["rb"]), type=pa.float32()),
         "visit": visit,
         "detector": rows.get("rcid", type=pa.int32()),
@@ -210,6 +219,7 @@ def _forced(rows: Rows, heads: pa.Table) -> pa.Table:
         "band": _band(rows),
         "flux": pc.multiply(counts, scale),
         "flux_err": pc.multiply(error, scale),
+        **_total(rows, pc.multiply(counts, scale), pc.multiply(error, scale)),
         "visit": visit,
         "detector": rows.get("rcid", type=pa.int32()),
         "withdrawn": False,
@@ -220,6 +230,36 @@ def _forced(rows: Rows, heads: pa.Table) -> pa.Table:
         "programid": _programid(rows, heads),
     }
     return table_of(DETECTION, columns, rows.length)
+
+
+def _total(rows: Rows, flux: pa.Array, flux_err: pa.Array) -> dict[str, pa.Array]:
+    """The columns of the total flux, from the difference flux and its error in nJy.
+
+    Null where the reference image has no source at the object's place, or the difference has no
+    flux. The variances are added, as if both were independent: an upper estimate.
+    """
+    distance, mag, sigma = (
+        _numbers(rows.get(name, type=pa.float32())) for name in ("distnr", "magnr", "sigmagnr")
+    )
+    difference, error = _numbers(flux), _numbers(flux_err)
+    reference = np.full(rows.length, np.nan)
+    near = (distance >= 0) & (distance < NEAR) & (mag > 0)
+    with np.errstate(all="ignore"):  # numpy takes a quarter of Arrow's time for all this
+        reference[near] = 10 ** ((31.4 - mag[near]) / 2.5)  # 31.4 is the AB magnitude of 1 nJy
+        reference_err = reference * np.where(sigma < 0, np.nan, sigma) * math.log(10) / 2.5
+        total = (reference + difference).astype(np.float32)
+        total_err = np.sqrt(reference_err**2 + error**2).astype(np.float32)
+    known = np.isfinite(total)
+    return {
+        "total_flux": pa.array(total, mask=~known),
+        "total_flux_err": pa.array(total_err, mask=~(known & np.isfinite(total_err))),
+    }
+
+
+def _numbers(values: pa.Array) -> np.ndarray:
+    """The values as doubles, NaN for null."""
+    found: np.ndarray = values.to_numpy(zero_copy_only=False).astype(np.float64)
+    return found
 
 
 def _programid(rows: Rows, heads: pa.Table) -> pa.ChunkedArray:

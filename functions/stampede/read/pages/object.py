@@ -31,6 +31,10 @@ ALERTS, POINTS = 12, 50
 """Most alerts and points on a page."""
 OTHER_AXIS = {Axis.FLUX: (Axis.MAG, "magnitudes"), Axis.MAG: (Axis.FLUX, "flux")}
 OTHER_FLUX = {Flux.DIFFERENCE: Flux.TOTAL, Flux.TOTAL: Flux.DIFFERENCE}
+WHERE_TOTAL = (
+    "Where the survey sends no total flux, it takes a difference flux and a source of the "
+    "reference image at the object's place."
+)
 KIND_NAMES = {
     PointKind.DETECTION: "detection",
     PointKind.FORCED: "forced photometry",
@@ -215,17 +219,21 @@ def _notes(values: plot.Values, quantity: Quantity) -> list[str]:
     """What a reader of the plot must know of the points that it does not show as measured."""
     absent = ~np.isfinite(values.y)
     negative = absent & values.negative
+    of_difference = absent & (values.error == 0) & (quantity.flux == Flux.TOTAL)
+    missing = absent & ~negative & ~of_difference
     what = quantity.name.partition(" (")[0].lower()
     counts = {
-        f"below {plot.LEAST_SNR:g}σ: the 5σ limit is drawn": values.faint,
-        f"of negative {quantity.flux} flux, which has no magnitude": negative,
-        f"without a {what}": absent & ~negative,
+        f"below {plot.LEAST_SNR:g}σ: the 5σ limit is drawn": ("point", values.faint),
+        f"of negative {quantity.flux} flux, which has no magnitude": ("point", negative),
+        "of the difference flux alone": ("limit", of_difference),
+        f"without a {what}": ("point", missing),
     }
-    return [
-        f"{n:,} {'points' if n > 1 else 'point'} {text}."
-        for text, rows in counts.items()
+    notes = [
+        f"{n:,} {kind}{'s' if n > 1 else ''} {text}."
+        for text, (kind, rows) in counts.items()
         if (n := int(rows.sum()))
     ]
+    return [*notes, WHERE_TOTAL] if quantity.flux == Flux.TOTAL and missing.any() else notes
 
 
 def _fold(detections: pa.Table, choices: Choices) -> Fold | None:

@@ -42,7 +42,7 @@ READ = {
     "ztf": {
         *NEEDED["ztf"],
         *("candid", "rcid", "rb", "drb", "diffmaglim", "procstatus", "magzpsci"),
-        *("forcediffimflux", "forcediffimfluxunc", "stampData"),
+        *("forcediffimflux", "forcediffimfluxunc", "stampData", "distnr", "magnr", "sigmagnr"),
     },
 }
 """Fields that become columns of points; beside Rubin's flags."""

@@ -67,11 +67,13 @@ def row_type(name: str, fields: Mapping[str, object]) -> dict:
 def ztf_schema(candid="long", drb: bool = True, forced: bool = True) -> dict:
     """The part of ZTF's schema that Stampede reads, in a namespace."""
     optional = lambda kind: ["null", kind]
+    nearest = {name: optional("float") for name in ("distnr", "magnr", "sigmagnr")}
     measured = {
         **{"jd": "double", "fid": "int", "pid": "long", "diffmaglim": optional("float")},
         **{"programid": "int", "rcid": optional("int"), "rb": optional("float")},
         **{"magpsf": optional("float"), "sigmapsf": optional("float")},
         **{"ra": optional("double"), "dec": optional("double"), "isdiffpos": optional("string")},
+        **nearest,
     }
     candidate = {**measured, "candid": candid, **({"drb": optional("float")} if drb else {})}
     history = {**measured, "candid": optional("long")}
@@ -83,6 +85,7 @@ def ztf_schema(candid="long", drb: bool = True, forced: bool = True) -> dict:
             for name in ("forcediffimflux", "forcediffimfluxunc", "magzpsci", "diffmaglim")
         },
         "procstatus": optional("string"),
+        **nearest,
     }
     stamp = row_type("cutout", {"fileName": "string", "stampData": "bytes"})
     fields = {
