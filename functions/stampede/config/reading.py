@@ -55,6 +55,34 @@ class ReadSettings(BaseSettings):
     )
 
 
+class TapSettings(BaseSettings):
+    """Settings: queries in ADQL (TAP)."""
+
+    tap_queries: int = Field(
+        2, ge=0, description="queries in ADQL that run at once, each in a process; 0: no TAP here"
+    )
+    tap_seconds: float = Field(
+        60.0, gt=0, description="seconds that a query in ADQL may take, by the clock"
+    )
+    tap_job_seconds: float = Field(
+        600.0, gt=0, description="seconds that a job of a query in ADQL may take, by the clock"
+    )
+    tap_job_days: float = Field(
+        1.0, gt=0, description="days that a job of a query in ADQL is kept, with its result"
+    )
+    tap_memory: int = Field(
+        512 * MIB,
+        ge=64 * MIB,
+        description="bytes that the process of a query in ADQL may take for it",
+    )
+    tap_rows: int = Field(
+        200_000, ge=1, description="most rows that a query in ADQL gives; MAXREC may be less"
+    )
+    tap_scanned_rows: int = Field(
+        2_000_000, ge=1, description="most rows of tables that a query in ADQL reads"
+    )
+
+
 class AccessSettings(BaseSettings):
     """Settings: who may read, and how much."""
 

@@ -21,13 +21,20 @@ from stampede.config.maintenance import (
     ReconcileSettings,
     ScrubSettings,
 )
-from stampede.config.reading import AccessSettings, CatalogueSettings, CommandSettings, ReadSettings
+from stampede.config.reading import (
+    AccessSettings,
+    CatalogueSettings,
+    CommandSettings,
+    ReadSettings,
+    TapSettings,
+)
 from stampede.config.sources import KafkaSettings, NotificationSettings, SourceSettings
 from stampede.config.stores import ReplicaSettings, StoreSettings
 
 
 class Settings(  # pydantic takes the fields of the last base first
     AccessSettings,
+    TapSettings,
     ReadSettings,
     CatalogueSettings,
     CommandSettings,

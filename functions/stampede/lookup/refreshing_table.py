@@ -106,6 +106,18 @@ class RefreshingTable:
         known = set(given[self.table.spec.leading].to_pylist())
         return [key for key in keys if key in known]
 
+    def whole(self, most: int) -> Iterator[pa.Table]:
+        """All rows of a table whose leading keys are texts, `most` keys at a time, ascending.
+
+        Notes if anything of the table is damaged. Also raises `StoreDown` if only too old a listing
+        is known.
+        """
+        self.refresher.renew(time.monotonic() - self._max_age)
+        keys: list[str] = []
+        while keys := keys_with_prefix(self.table, "", most, keys[-1] if keys else None):
+            yield self._rights.rows(self.table.lookup(keys))
+        self.note_quarantine()
+
     def cached_places(self, key: int | str) -> list[Place] | None:
         """Where memory has the rows that `lookup` returns for one key; never waits.
 

@@ -10,7 +10,18 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from stampede.read import guide, openapi
-from stampede.read.api import bulk, cone, cross_match, datalink, ledger, object_cutouts, proofs, scs
+from stampede.read.api import (
+    bulk,
+    cone,
+    cross_match,
+    datalink,
+    ledger,
+    object_cutouts,
+    proofs,
+    scs,
+    tap,
+    tap_jobs,
+)
 from stampede.read.compatible.routes import MOUNT as COMPATIBLE
 from stampede.read.pages import alert as alert_page
 from stampede.read.pages import api_docs as docs_page
@@ -69,6 +80,20 @@ ROUTES: list[BaseRoute] = [
         )
         for method in ("GET", "POST")
     ),
+    route("/tap/sync", "bulk", tap.answer_query, others=True),
+    route("/tap/sync", "bulk", tap.answer_query, others=True, method="POST"),
+    route("/tap/async", "bulk", tap_jobs.get_jobs, others=True),
+    route("/tap/async", "bulk", tap_jobs.post_job, others=True, method="POST"),
+    route("/tap/async/{job}", "bulk", tap_jobs.get_job, others=True),
+    route("/tap/async/{job}", "bulk", tap_jobs.post_to_job, others=True, method="POST"),
+    route("/tap/async/{job}", "bulk", tap_jobs.delete_job, others=True, method="DELETE"),
+    route("/tap/async/{job}/{part}", "bulk", tap_jobs.get_part, others=True),
+    route("/tap/async/{job}/{part}", "bulk", tap_jobs.post_part, others=True, method="POST"),
+    route("/tap/async/{job}/results/result", "bulk", tap_jobs.get_result, others=True),
+    route("/tap/capabilities", "", tap.get_capabilities, others=True),
+    route("/tap/availability", "", tap.get_availability, others=True),
+    route("/tap/tables", "", tap.get_tables, others=True),
+    route("/tap/tables/{table}", "", tap.get_table, others=True),
     route("/v1/ledger", "ledger", ledger.get_ledger, "family", "limit", "after"),
     route("/v1/proofs", "ledger", proofs.get_proofs, "survey", "limit", "before"),
     route("/v1/proofs/{survey}/{night}", "ledger", proofs.get_proof, "sha256"),

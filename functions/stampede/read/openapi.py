@@ -141,10 +141,11 @@ def _patterns() -> dict[str, str]:
     """What ids and positions look like: regular expressions of ECMA 262."""
     minutes = r"[0-5]?[0-9]"
     rest = rf"[:m]{minutes}(\.[0-9]{{1,9}})?s?$"
+    bands = "|".join(map(re.escape, surveys.bands()))
     return {
         "alert_id_pattern": f"^({_up_to(MOST_ID)})$",
         "object_id_pattern": f"^(?!{parameters.FLOAT.pattern}$){OBJECT_ID.pattern}$",
-        "bands_pattern": f"^[{''.join(BANDS)}](,[{''.join(BANDS)}])*$",
+        "bands_pattern": f"^({bands})(,({bands}))*$",
         "hours_pattern": f"^([01]?[0-9]|2[0-3])[:h]{minutes}{rest}",
         "degrees_pattern": f"^[+-]?[0-8]?[0-9][:d]{minutes}{rest}",
         "radius_pattern": r"^[0-9]{1,2}(\.[0-9]{1,9})?(arcsec|arcmin|deg)$",

@@ -26,6 +26,7 @@ from stampede.read.summaries.latest_alerts import LatestAlerts
 from stampede.read.summaries.maintenance_state import UpkeepCache
 from stampede.read.summaries.night_counts import NightCounts
 from stampede.read.summaries.nights import NightAlerts, NightPacks
+from stampede.read.tap.process import QueryProcesses
 from stampede.read.web.chunks import chunk_limit
 from stampede.store.objects.lru_cache import Cache
 from stampede.store.objects.object_store import Objects
@@ -38,6 +39,8 @@ SMALL_THREADS = 8
 # at the same rate of the queries (one round, in turn). During two of 1,000 ids it is 113 and 72 ms,
 # at a rate 4 % lower with 4.
 BULK_THREADS = 4
+WAITING_QUERIES = 4
+"""Queries in ADQL for each that may run: the others wait, or are being sent."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,6 +135,10 @@ class ReadService:
     night_alerts: NightAlerts
     run_ledger: ThreadRunner
     run_upkeep: ThreadRunner
+    queries: QueryProcesses
+    run_query: ThreadRunner
+    run_jobs: ThreadRunner
+    query_limit: QueryLimit
 
     @classmethod
     def over(cls, objects: Objects, settings: Settings) -> "ReadService":
@@ -164,13 +171,19 @@ class ReadService:
             NightAlerts(night_packs, pack_alerts),
             ThreadRunner(1, "ledger"),
             ThreadRunner(1, "upkeep"),
+            QueryProcesses(settings.tap_memory, settings.tap_scanned_rows),
+            ThreadRunner(max(1, settings.tap_queries), "tap"),
+            ThreadRunner(1, "tap-job"),
+            QueryLimit(WAITING_QUERIES * settings.tap_queries),
         )
 
     async def close(self) -> None:
         """Stop the threads, and end the connections of the event loop."""
         await self.quick_images.close()
-        for runner in (self.run, self.run_bulk, self.run_ledger, self.run_upkeep):
+        runners = self.run, self.run_bulk, self.run_ledger, self.run_upkeep
+        for runner in (*runners, self.run_query, self.run_jobs):
             runner.close()
+        self.queries.close()
         for lookup in (self.lookup, self.bulk_lookup):
             lookup.close()
 

@@ -38,6 +38,7 @@ GETS = [
     f"/v1/alerts/{BOTH}/thumbnail?survey=ztf",
     "/v1/cone?ra=10&dec=-5&radius=5",
     "/v1/scs?RA=10&DEC=-5&SR=0.001",
+    "/tap/sync?LANG=ADQL&QUERY=SELECT+object_id,+ra+FROM+detections+WHERE+ra+IS+NOT+NULL",
     *("/docs", "/nights", "/proofs", "/ledger", "/openapi.json"),
     *(f"/objects/{ZTF_OBJECT}", f"/alerts/{ZTF_ALERT}", "/cone?ra=10&dec=-5&radius=5"),
     *(f"/v1/objects/{ZTF_OBJECT}/lightcurve?format={name}&magnitudes=true" for name in FORMATS),
@@ -81,6 +82,9 @@ def test_those_of_read(serve: Callable[..., Served], tmp_path: Path) -> None:
     for path, body in POSTS.items():
         assert read.http.request("POST", read.url + path, body=body).status == 200, path
     assert packages(read.process.pid) == recorded("read")
+    children = psutil.Process(read.process.pid).children(recursive=True)
+    queries = [packages(child.pid) for child in children]
+    assert [found for found in queries if found] == [recorded("query")]
 
 
 def test_those_of_functions_and_their_workers(serve: Callable[..., Served]) -> None:

@@ -120,6 +120,7 @@ def test_cached_answers_do_not_wait_for_threads():
 
 
 BODIES = {"/v1/cone": b"10,-5"}
+JOB = "/tap/async?LANG=ADQL&QUERY=SELECT+TOP+1+*+FROM+detections"
 EXAMPLES = {
     "/v1/proofs/{survey}/{night}": "/v1/proofs/ztf/59400",
     "post /v1/proofs/{survey}/{night}/ranges": "/v1/proofs/ztf/59400/ranges",
@@ -130,6 +131,8 @@ EXAMPLES = {
     "/v1/links/alerts": f"/v1/links/alerts?ID={ZTF_ALERT}",
     "/v1/links/objects": f"/v1/links/objects?ID={ZTF_OBJECT}",
     "/v1/scs": "/v1/scs?RA=10&DEC=-5&SR=0.001",
+    "/tap/sync": "/tap/sync?LANG=ADQL&QUERY=SELECT+TOP+1+*+FROM+detections",
+    "/tap/tables/{table}": "/tap/tables/stampede.objects",
     "/v1/alerts/{alert_id}": f"/v1/alerts/{ZTF_ALERT}",
     "/v1/alerts/{alert_id}/cutouts/{kind}": f"/v1/alerts/{ZTF_ALERT}/cutouts/science",
     "/v1/alerts/{alert_id}/packet": f"/v1/alerts/{ZTF_ALERT}/packet",
@@ -149,6 +152,26 @@ EXAMPLES = {
 }
 
 
+def tap_examples(read: Reader) -> dict[str, str]:
+    """A job for each route of jobs: some delete it."""
+
+    def job(more: str = "") -> str:
+        made = read(f"{JOB}{more}", "POST", b"")
+        return str(made.headers["location"]).removeprefix(read.url)
+
+    done = job("&PHASE=RUN")
+    assert b"COMPLETED" in read(f"{done}?WAIT=60").data
+    return {
+        "post /tap/async": JOB,
+        "/tap/async/{job}": job(),
+        "post /tap/async/{job}": f"{job()}?ACTION=DELETE",
+        "delete /tap/async/{job}": job(),
+        "/tap/async/{job}/{part}": f"{job()}/phase",
+        "post /tap/async/{job}/{part}": f"{job()}/phase?PHASE=ABORT",
+        "/tap/async/{job}/results/result": f"{done}/results/result",
+    }
+
+
 def test_every_route_is_described_and_every_described_route_answers(read):
     api = read("/openapi.json").json()
     methods: dict[str, set[str]] = {}
@@ -158,10 +181,11 @@ def test_every_route_is_described_and_every_described_route_answers(read):
             continue
         methods.setdefault(route.path, set()).update(m.lower() for m in route.methods - {"HEAD"})
     assert {path: set(item) for path, item in api["paths"].items()} == methods
+    examples = EXAMPLES | tap_examples(read)
     for path, item in api["paths"].items():
         for method, operation in item.items():
             body = BODIES.get(path, str(ZTF_ALERT).encode()) if method == "post" else None
-            example = EXAMPLES.get(f"{method} {path}", EXAMPLES.get(path, path))
+            example = examples.get(f"{method} {path}", examples.get(path, path))
             got = read(example, method.upper(), body)
             assert str(got.status) in operation["responses"], path
             found = operation["responses"].get(str(got.status), {})

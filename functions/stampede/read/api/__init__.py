@@ -14,5 +14,7 @@ __all__ = [
     "packets",
     "proofs",
     "scs",
+    "tap",
+    "tap_jobs",
     "thumbnails",
 ]

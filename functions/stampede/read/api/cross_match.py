@@ -81,8 +81,12 @@ class Match:
 
         Raises `BadParameter`, `TooLarge`.
         """
-        self._places = parse_places(body, min(most, MOST))
-        ra, dec = self._places.T
+        return self.take(parse_places(body, min(most, MOST)))
+
+    def take(self, places: np.ndarray) -> np.ndarray:
+        """Keep positions, shape (n, 2); return their numbers, neighbours on the sky together."""
+        self._places = places
+        ra, dec = places.T
         order: np.ndarray = np.argsort(cells_of(ra, dec, ORDER), kind="stable")
         return order
 

@@ -172,8 +172,10 @@ def _field(field: pa.Field, ucd: str, text: str, named: bool) -> str:
     system = "tai" if field.name.endswith("mjd") else "icrs" if field.name in ("ra", "dec") else ""
     reference = f' ref="{system}"' if system else ""
     description = f"<DESCRIPTION>{_text(metadata.get('doc', ''))}</DESCRIPTION>"
-    name = f'ID="{field.name}" name="{field.name}"' if named else f'name="{field.name}"'
-    return f'<FIELD {name} ucd="{ucd}" {kind}{unit}{reference}>{description}</FIELD>\n'
+    name = _attribute(field.name)  # in a result of ADQL it is a stranger's
+    name = f"ID={name} name={name}" if named else f"name={name}"
+    ucd = f' ucd="{ucd}"' if ucd else ""
+    return f"<FIELD {name}{ucd} {kind}{unit}{reference}>{description}</FIELD>\n"
 
 
 def _cells(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -17,6 +17,9 @@ _OFFERED = {"survey", "ID"}
 """Optional parameters that an example has if their value is known."""
 
 
+_REDIRECTED = "/find", "/tap/async"
+
+
 class Parameter(NamedTuple):
     """A parameter of a route, for people."""
 
@@ -30,7 +33,7 @@ class Operation(NamedTuple):
     """A route and a method: what it is, and how it is called.
 
     `curl` is for a shell and `python` for an interpreter; both expect the variable URL. `path` is
-    that of the example.
+    that of the example. They are empty where no example is known: of a job that a client made.
     """
 
     method: str
@@ -73,10 +76,11 @@ def operations(api: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -
 def _operation(
     method: str, route: str, spec: Mapping[str, Any], known: Mapping[str, str]
 ) -> Operation:
-    path, query = route, {}
+    path, query, is_known = route, {}, True
     for each in spec["parameters"]:
         name = each["name"]
         value = known.get(name, str(each.get("example", name.upper())))
+        is_known &= each["in"] != "path" or name in known or "example" in each
         if each["in"] == "path":
             path = path.replace(f"{{{name}}}", quote(value, safe=""))
         elif each.get("required") or name in known.keys() & _OFFERED or route == "/cone":
@@ -89,7 +93,7 @@ def _operation(
         if status == "200"
         for kind in response.get("content", {})
     ]
-    body = known.get("csv" if "radius" in query else "body", "") if method == "post" else ""
+    body = known.get("csv" if "radius" in query else "body", "") if method == "post" else None
     name = path.partition("?")[0].rpartition("/")[2]
     return Operation(
         method.upper(),
@@ -98,29 +102,29 @@ def _operation(
         spec.get("description", ""),
         [_parameter(each) for each in spec["parameters"]],
         types,
-        path,
-        _curl(path, types[0], name, body),
-        _python(path, types[0], body),
+        path if is_known else "",
+        _curl(path, types[0], name, body) if is_known else "",
+        _python(path, types[0], body) if is_known else "",
     )
 
 
-def _curl(path: str, kind: str, name: str, body: str) -> str:
-    data = f'--data-binary "{body}" ' if body else ""
+def _curl(path: str, kind: str, name: str, body: str | None) -> str:
+    data = "" if body is None else f'--data-binary "{body}" '
     suffix = _SUFFIXES.get(kind)
     output = f" --output {name}.{suffix}" if suffix else ""
-    follow = "--location " if path.startswith("/find") else ""
+    follow = "--location " if path.startswith(_REDIRECTED) else ""
     return f'curl --fail {follow}{data}"$URL{path}"{output}'
 
 
-def _python(path: str, kind: str, body: str) -> str:
+def _python(path: str, kind: str, body: str | None) -> str:
     if kind == "application/fits":
         return f'astropy.io.fits.open(f"{{URL}}{path}")'
     if kind == "application/x-votable+xml":
         return f'astropy.table.Table.read(f"{{URL}}{path}", format="votable")'
     member = "json()" if kind == "application/json" else "text" if "text/" in kind else "content"
     data = f', content="{body}"' if body else ""
-    follow = ", follow_redirects=True" if path.startswith("/find") else ""
-    verb = "post" if body else "get"
+    follow = ", follow_redirects=True" if path.startswith(_REDIRECTED) else ""
+    verb = "get" if body is None else "post"
     return f'httpx.{verb}(f"{{URL}}{path}"{data}{follow}).raise_for_status().{member}'
 
 

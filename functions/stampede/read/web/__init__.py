@@ -4,6 +4,7 @@ __all__ = [
     "chunks",
     "conditional",
     "cors",
+    "form",
     "id_list",
     "middleware",
     "parameters",

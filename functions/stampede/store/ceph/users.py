@@ -20,6 +20,7 @@ from stampede.runtime.progress import Progress
 from stampede.store.integrity.dead_letter_offsets import DEAD_LETTERS
 from stampede.store.objects.address import StoreAddress
 from stampede.store.objects.probes import PROBES
+from stampede.store.objects.query_jobs import QUERY_JOBS
 from stampede.store.runs.schema import (
     CUTOUT_PACKS,
     CUTOUTS,
@@ -45,6 +46,7 @@ class Rights(NamedTuple):
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    deletes: tuple[str, ...] = ()
 
 
 def _runs(*tables: TableSpec) -> tuple[str, ...]:
@@ -59,7 +61,7 @@ _IMAGES = (_packs(CUTOUT_PACKS), *_runs(CUTOUTS))
 _POINTS = ("alerts/", _packs(PACKET_PACKS), *_runs(DETECTIONS, PACKETS, POSITIONS))
 
 ROLES: dict[str, Rights] = {
-    "read": Rights(reads=("",)),
+    "read": Rights(reads=("",), writes=(QUERY_JOBS,), deletes=(QUERY_JOBS,)),
     "alerts": Rights(writes=(*_IMAGES, *_POINTS)),
     "cutouts": Rights(writes=_IMAGES),
     "lightcurves": Rights(writes=_POINTS),
@@ -136,6 +138,10 @@ class S3Users:
                 "lists": ("s3:ListBucket", [bucket]),
                 "reads": ("s3:GetObject", [f"{bucket}/{prefix}*" for prefix in rights.reads]),
                 "writes": ("s3:PutObject", [f"{bucket}/{prefix}*" for prefix in rights.writes]),
+                "deletes": (
+                    "s3:DeleteObject",
+                    [f"{bucket}/{prefix}*" for prefix in rights.deletes],
+                ),
             }
             statements += [
                 _statement(f"{role}-{verb}", self.user(role, owner), action, resources)

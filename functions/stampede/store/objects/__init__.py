@@ -7,5 +7,6 @@ __all__ = [
     "memory",
     "object_store",
     "probes",
+    "query_jobs",
     "store_clock",
 ]

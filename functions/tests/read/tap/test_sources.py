@@ -1,0 +1,118 @@
+"""Queries over simulated alerts of both surveys give what the other routes give."""
+
+import io
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from stampede.alerts.positions import positions_of
+from stampede.config.settings import Settings
+from stampede.lookup import cone_search
+from stampede.read.app import make_app
+from stampede.read.tap import sources
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import DETECTIONS, POSITIONS
+from stampede.store.tables.table import Table
+from stampede_simulator.simulator import Fields, Simulator
+from tests.support.alerts.batch_decoders import make_batch_decoder
+from tests.support.read.read_service import Reader, serving
+
+
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> MemoryObjects:
+    """A store of 400 alerts of 40 objects, in two batches: later alerts repeat what was known."""
+    simulated = Simulator(3, Fields(objects=40)).alerts(400)
+    alerts = [alert for alert in simulated if alert.fault is None]
+    decoder, objects = make_batch_decoder(tmp_path_factory.mktemp("a"), 70_000.0), MemoryObjects()
+    for begin, end in ((0, 200), (200, len(alerts))):
+        rows = decoder.detections([alert.body for alert in alerts[begin:end]]).rows
+        coverage = Coverage.of({("alerts", 0): range(begin, end)})
+        Table(objects, POSITIONS).append(positions_of(rows), coverage)
+        Table(objects, DETECTIONS).append(rows, coverage)
+    return objects
+
+
+@pytest.fixture(scope="module")
+def read(objects: MemoryObjects) -> Iterator[Reader]:
+    yield from serving(make_app(Settings(ztf_programids="1,2,3"), objects))
+
+
+def ask(read: Reader, query: str) -> pa.Table:
+    parameters = urlencode({"LANG": "ADQL", "QUERY": query, "FORMAT": "arrow"})
+    response = read("/tap/sync", "POST", parameters.encode())
+    assert response.status == 200, response.data
+    return pa.ipc.open_stream(io.BytesIO(response.data)).read_all()
+
+
+def test_detections_are_those_of_light_curves(
+    read: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "SOME", 3)
+    found = ask(read, "SELECT * FROM detections ORDER BY object_id, mjd")
+    assert found.num_rows > 500
+    assert len(found["survey"].unique()) == 2
+    for object_id in found["object_id"].unique().to_pylist():
+        own = read(f"/v1/objects/{object_id}/lightcurve?format=arrow&withdrawn=true")
+        curve = pa.ipc.open_stream(own.data).read_all()
+        rows = found.filter(pc.equal(found["object_id"], object_id))
+        for name in ("source_id", "mjd", "flux", "band", "forced", "withdrawn"):
+            assert sorted(rows[name].to_pylist(), key=repr) == sorted(
+                curve[name].to_pylist(), key=repr
+            )
+        assert rows.num_rows == curve.num_rows
+
+
+def test_objects_are_the_same_by_id_and_by_scan_in_rings(
+    read: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = "object_id, survey, detections, first_mjd, last_mjd"
+    query = f"SELECT {columns} FROM objects ORDER BY object_id"
+    every = ask(read, query)
+    assert every.num_rows > 40
+    monkeypatch.setattr(cone_search, "MOST_ROWS", 5)
+    assert ask(read, query).equals(every)
+    ids = ",".join(f"'{each}'" for each in every["object_id"].to_pylist())
+    named = ask(read, query.replace("ORDER", f"WHERE object_id IN ({ids}) ORDER"))
+    assert named.equals(every)
+    counted = ask(
+        read,
+        "SELECT object_id, COUNT(*) AS n FROM detections WHERE forced = false AND "
+        '"limit" = false AND withdrawn = false AND moved IS NULL GROUP BY object_id',
+    )
+    counts = dict(zip(*(column.to_pylist() for column in counted.columns), strict=True))
+    assert set(counts) == {*every["object_id"].to_pylist()}
+
+
+def test_a_join_reads_the_points_of_the_objects_in_a_cone(read: Reader) -> None:
+    place = ask(read, "SELECT TOP 1 ra, dec FROM objects ORDER BY object_id").to_pylist()[0]
+    distance = f"DISTANCE(POINT(ra, dec), POINT({place['ra']}, {place['dec']}))"
+    away = ask(read, f"SELECT {distance} AS d FROM objects ORDER BY d")["d"].to_pylist()
+    radius = (away[len(away) // 2] + away[len(away) // 2 + 1]) / 2
+    inside = f"1=CONTAINS(POINT(%ra, %dec), CIRCLE({place['ra']}, {place['dec']}, {radius}))"
+    joined = ask(
+        read,
+        "SELECT d.object_id, d.source_id FROM objects o JOIN detections d "
+        f"ON o.object_id = d.object_id WHERE {inside.replace('%', 'o.')}",
+    )
+    named = ask(read, "SELECT object_id FROM objects WHERE " + inside.replace("%", ""))
+    ids = named["object_id"]
+    assert len(ids) == len(away) // 2 + 1
+    whole = ask(read, "SELECT object_id, source_id FROM detections")
+    expected = whole.filter(pc.is_in(whole["object_id"], ids.combine_chunks()))
+    assert sorted(map(str, joined.to_pylist())) == sorted(map(str, expected.to_pylist()))
+    points = "SELECT object_id, source_id, ra, dec FROM detections WHERE "
+    near = ask(read, points + inside.replace("%", ""))
+    every = ask(read, f"{points}{distance} - {radius} <= 0")
+    assert sorted(map(str, near.to_pylist())) == sorted(map(str, every.to_pylist()))
+    assert near.num_rows > 0
+
+
+def test_programmes_that_are_not_stored_are_withheld(objects: MemoryObjects) -> None:
+    query = "SELECT DISTINCT programid FROM detections WHERE survey = 'ztf'"
+    for read in serving(make_app(Settings(ztf_programids="2"), objects)):
+        shown = {*ask(read, query)["programid"].to_pylist()} - {None}
+        assert shown <= {2}
