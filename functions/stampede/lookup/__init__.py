@@ -7,6 +7,7 @@ __all__ = [
     "errors",
     "histories_summary",
     "ledger_cache",
+    "light_curves",
     "lookup",
     "object_alerts",
     "points",

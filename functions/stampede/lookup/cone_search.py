@@ -41,7 +41,7 @@ COUNTS = pa.schema(
         pa.field("last_mjd", pa.float64(), True, _TIME | {"doc": "of its last detection (TAI)"}),
     ]
 )
-"""The columns that its light curve has (`stampede.lookup.object_counts`)."""
+"""The columns that its light curve has (`stampede.lookup.light_curves`)."""
 FOUND = pa.schema([*PLACED, *COUNTS])
 """The columns of a response."""
 

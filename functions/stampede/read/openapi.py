@@ -1,5 +1,6 @@
 """The OpenAPI 3.1 description: ``openapi.yaml``, with enumerations and columns from the code."""
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from stampede.lookup import response_warnings, sky
 from stampede.lookup.cone_search import Cone, Times, nearest_first
 from stampede.lookup.errors import BadParameter
-from stampede.lookup.object_counts import count_detections, leave_uncounted
+from stampede.lookup.light_curves import count_detections, leave_uncounted
 from stampede.read.api.bulk import SlotResponse
 from stampede.read.api.streams import last_bytes, pieces
 from stampede.read.formats.completeness import NONE, Completeness

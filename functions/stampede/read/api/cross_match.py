@@ -16,8 +16,7 @@ from stampede.errors import TooLarge
 from stampede.lookup import sky
 from stampede.lookup.cone_search import COUNTS, MARGIN, PLACED, Times, nearest_rows
 from stampede.lookup.errors import BadParameter
-from stampede.lookup.light_curves import LightCurves
-from stampede.lookup.object_counts import count_detections, leave_uncounted
+from stampede.lookup.light_curves import LightCurves, count_detections, leave_uncounted
 from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.read.api import bulk
 from stampede.read.api.cone import wanted_times

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.positions import positions_of
 from stampede.config.settings import Settings
-from stampede.lookup import cone_search, object_counts
+from stampede.lookup import cone_search, light_curves
 from stampede.lookup.cone_search import COUNTS, Cone, nearest_first
 from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.lookup.sky import Place
@@ -184,7 +184,7 @@ def test_an_object_without_points_is_found_and_not_counted() -> None:
 
 
 def test_many_objects_are_counted_in_parts(monkeypatch) -> None:
-    monkeypatch.setattr(object_counts, "MOST", 4)
+    monkeypatch.setattr(light_curves, "MOST", 4)
     points = [
         point(f"o{n % 30}", "lsst", n + 1, 60000.0 + n, ra=10 + n % 30 / 3600, dec=0.0)
         for n in range(75)
