@@ -115,6 +115,8 @@ def read_record(message: bytes) -> tuple[str, Record]:
         raise ValueError("bytes are left over after the record")
     if "objectid" in record:
         return "winter", record
+    if "psfFlux" in record.get("candidate", ()):
+        return "desirt", record
     return ("ztf" if "candidate" in record else "lsst"), record
 
 
@@ -137,6 +139,9 @@ def detections(message: bytes) -> list[Record]:
         rows += [_rubin(row, identity, False) for row in record["prvDiaSources"] or []]
         rows += [_rubin(row, identity, True) for row in record["prvDiaForcedSources"] or []]
         rows += [_rubin_limit(r, identity) for r in record.get("prvDiaNondetectionLimits") or []]
+    elif survey == "desirt":
+        rows = [_desirt(record["candidate"], identity, record["candid"])]
+        rows += [_desirt(row, identity) for row in record["fp_hists"]]
     elif survey == "winter":
         own = _winter(record["candidate"], identity)
         rows = [own | {"processed_mjd": own["mjd"] + 1 / 86400}]
@@ -162,6 +167,10 @@ def _head(survey: str, record: Record) -> Record:
             "processed_mjd": mjd,
             "programid": record["candidate"]["programid"],
         }
+    if survey == "desirt":
+        mjd = record["candidate"]["mjd"] + TAI_MINUS_UTC
+        identity = {"alert_id": record["candid"], "object_id": record["objectId"]}
+        return {"survey": survey, **identity, "mjd": mjd, "processed_mjd": mjd}
     if survey == "winter":
         mjd = _mjd_of_jd(record["candidate"]["jd"])
         identity = {"alert_id": record["candid"], "object_id": record["objectid"]}
@@ -182,12 +191,10 @@ def _head(survey: str, record: Record) -> Record:
 def _cutouts(survey: str, record: Record) -> dict[str, bytes | None]:
     files: dict[str, bytes | None] = {}
     for kind in KINDS:
-        if survey == "winter":
-            files[kind] = gzip.decompress(record[f"cutout_{kind}"])
-            continue
-        sent = record.get(f"cutout{kind.title()}")
-        if survey == "ztf" and sent is not None:
-            sent = gzip.decompress(sent["stampData"])
+        name = f"cutout_{kind}" if survey == "winter" else f"cutout{kind.title()}"
+        sent = record.get(name)
+        if survey != "lsst" and sent is not None:
+            sent = gzip.decompress(sent["stampData"] if survey == "ztf" else sent)
         files[kind] = sent
     return files
 
@@ -282,6 +289,24 @@ def _ztf(row: Record, identity: Record, drb: bool) -> Record:
         flux_err=flux_err,
         **_ztf_total(row, flux, flux_err),
         **common,
+    )
+
+
+def _desirt(row: Record, identity: Record, candid: int | None = None) -> Record:
+    mjd = row["mjd"] + TAI_MINUS_UTC
+    return _row(
+        identity,
+        forced=candid is None,
+        limit=False,
+        source_id=round(mjd * 86_400_000) if candid is None else candid,
+        mjd=mjd,
+        band=row["band"],
+        ra=row.get("ra"),
+        dec=row.get("dec"),
+        flux=row["psfFlux"],
+        flux_err=row["psfFluxErr"],
+        reliability=row.get("reliability"),
+        limiting_mag=row["diffmaglim"],
     )
 
 

@@ -16,8 +16,9 @@ from stampede.handlers import cutouts, lightcurves
 from stampede.images.fits import unpack
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
-from tests.support.alerts import desirt_alerts, made_alerts
+from tests.support.alerts import desirt_alerts, made_alerts, winter_alerts
 from tests.support.alerts.batch_decoders import make_batch_decoder
+from tests.support.alerts.oracle_comparison import assert_as_the_oracle
 from tests.support.read.read_service import serving
 
 FILE = made_alerts.REAL / "other-surveys" / "decam" / "alert.avro"
@@ -50,11 +51,17 @@ def test_its_points(decoder) -> None:
     assert [row["ra"] for row in rows] == [210.46, None, None, None]
 
 
+def test_its_alerts_are_read_as_fastavro_reads_them(decoder) -> None:
+    messages = [desirt_alerts.alert(), winter_alerts.alert(), desirt_alerts.alert(7, fp_hists=[])]
+    assert_as_the_oracle(decoder, messages)
+
+
 @REAL
 @pytest.mark.real
 def test_the_real_alert_proves_its_unit_and_its_time_scale(decoder) -> None:
     message = FILE.read_bytes()
     (record,) = fastavro.reader(io.BytesIO(message))
+    assert_as_the_oracle(decoder, [message])
     own, *forced = decoder.detections([message]).rows.to_pylist()
     assert len(forced) == len(record["fp_hists"])
     assert own["object_id"] == record["objectId"]
