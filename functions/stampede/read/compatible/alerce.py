@@ -16,6 +16,7 @@ from stampede.lookup.cone_search import Cone
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.points import PointKind, kinds_of
+from stampede.read.api.cone import SMALL
 from stampede.read.compatible import measurements
 from stampede.read.compatible.alerce_names import BANDS, LSST, OF_FORCED, ZTF, Survey
 from stampede.read.compatible.measurements import named, records
@@ -67,8 +68,14 @@ async def _list(request: Request, survey: Survey) -> Response:
     asked = await parameters_of(request, LIST)
     parameters.one_of(asked.get("survey", survey.name), "survey", (survey.name,))
     refuse(asked, CLASSES, "classification", WHO)
-    objects = await run(request, len(asked.getlist("oid")), _chosen, survey, asked)
+    count = measurements.MOST_OBJECTS if _is_wide(asked) else len(asked.getlist("oid"))
+    objects = await run(request, count, _chosen, survey, asked)
     return measurements.json_response(_page(objects, asked))
+
+
+def _is_wide(asked: QueryParams) -> bool:
+    """Whether a cone is so large that the light curves in it are many. Raises `BadParameter`."""
+    return "radius" in asked and sky.radius(asked["radius"]) > SMALL
 
 
 async def get_object(request: Request) -> Response:

@@ -189,8 +189,11 @@ def _around(
     lookup: Lookup, fink: Fink, cone: Cone, times: tuple[float, float], most: int
 ) -> pa.Table:
     """The latest detection of each object in a cone that was seen first within these times."""
-    near = measurements.around(lookup, fink.survey, cone)
-    near = [one for one in near if times[0] <= one["first_mjd"] <= times[1]][:most]
+    timed = np.isfinite(times).any()
+    near = measurements.around(lookup, fink.survey, cone, counted=bool(timed))
+    if timed:
+        near = [one for one in near if times[0] <= (one["first_mjd"] or np.nan) <= times[1]]
+    near = near[:most]
     latest = [
         _latest(lookup, fink, [one["object_id"] for one in near[start : start + AT_ONCE]])
         for start in range(0, max(len(near), 1), AT_ONCE)

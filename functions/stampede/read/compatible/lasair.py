@@ -54,7 +54,7 @@ async def get_cone(request: Request) -> Response:
     radius = parameters.number(asked, "radius", 0, WIDEST) or 0.0
     cone = Cone(sky.place(ra, dec), radius / sky.ARCSEC)
     service = service_of(request)
-    found = await service.run(measurements.around, service.lookup, None, cone)
+    found = await service.run(measurements.around, service.lookup, None, cone, counted=False)
     near = [{"object": _id(one), "separation": one["distance"]} for one in found]
     nearest = {"nearest": near[0]} if near else {}
     if kind == "nearest":

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from stampede.lookup.cone_search import Cone, nearest_first
 from stampede.lookup.errors import BadParameter, UnknownObject
+from stampede.lookup.light_curves import count_detections, leave_uncounted
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.points import PointFilter, measured
 from stampede.read.formats.light_curves import shortest
@@ -20,7 +21,7 @@ from stampede.runtime.timescale import TAI_MINUS_UTC
 
 ZTF_FILTERS = {"g": 1, "r": 2, "i": 3}
 """ZTF's numbers of its bands, its `fid`."""
-MOST_OBJECTS = 10_000
+MOST_OBJECTS = 2_000
 """Most objects of a cone that are put in order."""
 JD_OF_MJD = 2400000.5
 
@@ -111,12 +112,15 @@ def summary(object_id: str, rows: pa.Table) -> dict[str, Any]:
     }
 
 
-def around(lookup: Lookup, survey: str | None, cone: Cone) -> list[dict[str, Any]]:
+def around(
+    lookup: Lookup, survey: str | None, cone: Cone, counted: bool = True
+) -> list[dict[str, Any]]:
     """The objects of a survey, or of all, in a cone: rows of `cone_search.FOUND`, nearest first.
 
-    Raises `BadParameter` if they are more than `MOST_OBJECTS`.
+    Their light curves are read to count their detections, unless not `counted`. Raises
+    `BadParameter` if they are more than `MOST_OBJECTS`.
     """
-    found = [*islice(_around(lookup, survey, cone), MOST_OBJECTS + 1)]
+    found = [*islice(_around(lookup, survey, cone, counted), MOST_OBJECTS + 1)]
     if len(found) > MOST_OBJECTS:
         raise BadParameter(
             "radius", f"has more than {MOST_OBJECTS:,} objects: choose a smaller one"
@@ -124,11 +128,17 @@ def around(lookup: Lookup, survey: str | None, cone: Cone) -> list[dict[str, Any
     return found
 
 
-def _around(lookup: Lookup, survey: str | None, cone: Cone) -> Iterator[dict[str, Any]]:
-    for table in nearest_first(lookup.positions, cone):
-        if survey is not None:
-            table = table.filter(pc.equal(table["survey"], survey))
-        yield from table[: MOST_OBJECTS + 1].to_pylist()
+def _around(
+    lookup: Lookup, survey: str | None, cone: Cone, counted: bool
+) -> Iterator[dict[str, Any]]:
+    tables = (
+        table if survey is None else table.filter(pc.equal(table["survey"], survey))
+        for table in nearest_first(lookup.positions, cone)
+    )
+    few = (table[: MOST_OBJECTS + 1] for table in tables)
+    found = count_detections(few, lookup.light_curves) if counted else leave_uncounted(few)
+    for table in found:
+        yield from table.to_pylist()
 
 
 def translated(rows: Sequence[Mapping[str, Any]], names: Names) -> list[dict[str, Any]]:

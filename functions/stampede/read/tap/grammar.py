@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from typing import ClassVar
 
-from sqlglot import Tokenizer, TokenType, exp
+from sqlglot import TokenType, exp, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
@@ -27,10 +27,10 @@ class Adql(Dialect):
 
     TYPED_DIVISION = True
 
-    class Tokenizer(Tokenizer):
+    class Tokenizer(tokens.Tokenizer):
         """TOP is a keyword."""
 
-        KEYWORDS: ClassVar = {**Tokenizer.KEYWORDS, "TOP": TokenType.TOP}
+        KEYWORDS: ClassVar = {**tokens.Tokenizer.KEYWORDS, "TOP": TokenType.TOP}
 
 
 _CLAUSES = (
