@@ -3,6 +3,7 @@
 import inspect
 import io
 import json
+from typing import cast
 
 import astropy.io.fits
 import numpy as np
@@ -21,6 +22,7 @@ from stampede_client import (
     IncompleteWarning,
     MissingWarning,
 )
+from stampede_client.queries import PacketFormat
 from tests.support.alerts import made_alerts
 from tests.support.alerts.fits_files import source
 from tests.support.read.read_service import (
@@ -145,7 +147,7 @@ def test_alert_packet_ledger(st: Client) -> None:
     with astropy.io.fits.open(io.BytesIO(st.packet(ZTF_ALERT, format="fits"))) as file:
         assert [hdu.name for hdu in file] == ["PRIMARY", "SCIENCE", "TEMPLATE", "DIFFERENCE"]
     with pytest.raises(stampede_client.BadInput, match="one of avro, ocf, json, fits: 'xml'"):
-        st.packet(ZTF_ALERT, format="xml")
+        st.packet(ZTF_ALERT, format=cast("PacketFormat", "xml"))
     assert {entry["table"] for entry in st.ledger()["ledger"]} == {"cutouts", "detections"}
 
 

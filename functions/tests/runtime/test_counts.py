@@ -57,11 +57,17 @@ def wrong_counts(tree: ast.AST) -> Iterator[str]:
             if not isinstance(number, ast.FormattedValue) or not isinstance(after, ast.Constant):
                 continue
             spec = ast.unparse(number.format_spec) if number.format_spec else "f','"
-            limit = isinstance(before, ast.Constant) and NOT_ONE.search(str(before.value))
+            limit = NOT_ONE.search(_text_of(before))
             constant = ast.unparse(number.value).isupper()
-            limit = limit or ast.unparse(number.value).startswith("counted(")
-            if spec == "f','" and not limit and not constant and COUNT.match(str(after.value)):
+            if ast.unparse(number.value).startswith("counted("):
+                continue
+            if spec == "f','" and not limit and not constant and COUNT.match(_text_of(after)):
                 yield f"{{{ast.unparse(number.value)}}}{after.value}"
+
+
+def _text_of(part: ast.expr) -> str:
+    """A constant part of a text; empty of any other."""
+    return part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else ""
 
 
 def test_no_text_has_a_number_before_a_plural() -> None:

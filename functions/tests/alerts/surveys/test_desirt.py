@@ -1,11 +1,9 @@
 """DESIRT: points, ids and times of its alerts, what the real one proves, the way to HTTP."""
 
-import io
 import math
 from datetime import UTC, datetime
 from pathlib import Path
 
-import fastavro
 import pytest
 
 from stampede.alerts.batch_decoder import BatchDecoder
@@ -17,6 +15,7 @@ from stampede.images.fits import unpack
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from tests.support.alerts import desirt_alerts, made_alerts, winter_alerts
+from tests.support.alerts.avro_reading import records
 from tests.support.alerts.batch_decoders import make_batch_decoder
 from tests.support.alerts.oracle_comparison import assert_as_the_oracle
 from tests.support.read.read_service import serving
@@ -60,7 +59,7 @@ def test_its_alerts_are_read_as_fastavro_reads_them(decoder) -> None:
 @pytest.mark.real
 def test_the_real_alert_proves_its_unit_and_its_time_scale(decoder) -> None:
     message = FILE.read_bytes()
-    (record,) = fastavro.reader(io.BytesIO(message))
+    [record] = records(message)
     assert_as_the_oracle(decoder, [message])
     own, *forced = decoder.detections([message]).rows.to_pylist()
     assert len(forced) == len(record["fp_hists"])

@@ -1,12 +1,10 @@
 """WINTER: alerts as fastavro reads them, what its cutouts show, the way from bytes to HTTP."""
 
 import gzip
-import io
 import math
 import re
 from pathlib import Path
 
-import fastavro
 import numpy as np
 import pytest
 
@@ -21,6 +19,7 @@ from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede_local.demo import oracle
 from tests.support.alerts import made_alerts, winter_alerts
+from tests.support.alerts.avro_reading import records
 from tests.support.alerts.batch_decoders import make_batch_decoder
 from tests.support.alerts.oracle_comparison import assert_as_the_oracle
 from tests.support.read.read_service import serving
@@ -100,7 +99,7 @@ def test_stars_in_its_cutouts_show_their_axes_and_that_magnitudes_are_ab() -> No
     """The stars lie where `SKY_AXES` has them, each 0.6 to 1.2 mag fainter than 2MASS's Vega J."""
     differences = []
     for file in FILES:
-        (record,) = fastavro.reader(io.BytesIO(file.read_bytes()))
+        [record] = records(file.read_bytes())
         own = record["candidate"]
         image = fits_of(record["cutout_science"])
         y, x = np.indices(image.shape)
