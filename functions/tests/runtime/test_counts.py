@@ -62,7 +62,7 @@ def wrong_counts(tree: ast.AST) -> Iterator[str]:
             if ast.unparse(number.value).startswith("counted("):
                 continue
             if spec == "f','" and not limit and not constant and COUNT.match(_text_of(after)):
-                yield f"{{{ast.unparse(number.value)}}}{after.value}"
+                yield f"{{{ast.unparse(number.value)}}}{_text_of(after)}"
 
 
 def _text_of(part: ast.expr) -> str:
