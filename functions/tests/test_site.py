@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from tools.docs import client, commands, http, settings
 from tools.docs.markdown import rewritten
-from tools.docs.site import all_pages, files, navigation, place_of
+from tools.docs.site import GENERATED, all_pages, files, navigation, place_of
 
+from stampede import __version__
 from stampede.cli.settings import variable_of
 from stampede.config.settings import Settings
 from stampede.read.openapi import describe
@@ -39,11 +40,60 @@ def pages() -> dict[str, str]:
         ("Look:\n- a\n- b\n", "Look:\n\n- a\n- b\n"),
         ("- a\n  and more\n- b\n", "- a\n  and more\n- b\n"),
         ("- a\n- b\n", "- a\n- b\n"),
-        ("```\n[a](../../x)\n```", "```\n[a](../../x)\n```"),
+        ("```yaml\n[a](../../x)\n```", "```yaml\n[a](../../x)\n```"),
+        ("```\n[a](../../x)\n```\n", "``` { .text .no-copy }\n[a](../../x)\n```\n"),
+        ("1. a\n   b\n\n   c\n2. d\n\n   e\n\nf", "1. a\n    b\n\n    c\n2. d\n\n    e\n\nf"),
     ],
 )
 def test_a_page_is_rewritten_for_the_site(text: str, expected: str) -> None:
     assert rewritten(text, "docs/how-to/close-read.md", "how-to/close-read.md", PLACES) == expected
+
+
+BLOCK = re.compile(r"^ *```([^\n]*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+CONSOLE = """1. Do:
+
+   ```console
+   $ a \\
+       | b
+   said
+   $ c
+   ```
+"""
+
+
+def test_a_console_is_parted_into_commands_and_output() -> None:
+    parted = """1. Do:
+
+    ```sh
+    a \\
+        | b
+    ```
+
+    ``` { .text .no-copy }
+    said
+    ```
+
+    ```sh
+    c
+    ```
+"""
+    assert rewritten(CONSOLE, "docs/store.md", "store.md", PLACES) == parted
+
+
+def test_no_button_of_the_site_copies_a_prompt(pages: dict[str, str]) -> None:
+    for place, text in pages.items():
+        assert "```console" not in text, place
+        for fence, code in BLOCK.findall(text):
+            assert "no-copy" in fence or not re.search(r"^ *\$ ", code, re.MULTILINE), place
+            assert fence or place in GENERATED, place  # what has no language is output
+
+
+def test_the_site_has_three_ways_in_and_its_footer_leads_to_help(pages: dict[str, str]) -> None:
+    headings = re.findall("^## (.+)$", pages["index.md"], re.MULTILINE)
+    assert [*headings] == ["You look at alerts", "You run it", "You extend it", "Help"]
+    footer = (ROOT / "tools/docs/theme/partials/copyright.html").read_text()
+    for place in re.findall(r"{{ '(.+?)\.html", footer):
+        assert f"{place}.md" in pages
 
 
 def test_every_command_setting_and_route_has_its_entry() -> None:
@@ -96,10 +146,13 @@ def test_make_docs_makes_a_site_that_loads_nothing_from_elsewhere(pages: dict[st
         page = (site / place).with_suffix(".html")
         assets = Assets()
         assets.feed(page.read_text())
+        assert f"Stampede {__version__}" in page.read_text()
         assert assets.urls
         for url in assets.urls:
             assert not re.match(r"[a-z]*:?//", url), f"{page}: {url}"
             assert (page.parent / url.partition("?")[0]).exists(), f"{page}: {url}"
+    for page in site.rglob("*.html"):
+        assert "```" not in page.read_text(), f"{page}: a block is not shown as one"
     for sheet in site.rglob("*.css"):
         loaded = re.findall(r"url\([\"']?([^)\"']+)", sheet.read_text())
         assert not [url for url in loaded if re.match(r"(https?:)?//", url)], sheet

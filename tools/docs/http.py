@@ -31,8 +31,7 @@ def route(path: str, method: str, operation: dict[str, Any]) -> Iterator[str]:
     yield f"\n## {method.upper()} `{path}`\n\n"
     yield sentence(operation.get("summary", "")) + "\n"
     if description := operation.get("description"):
-        # Some describe themselves in reStructuredText, with tables.
-        yield f"\n```text\n{description.strip()}\n```\n"
+        yield f"\n{description.strip()}\n"
     if parameters := operation.get("parameters"):
         yield "\n| parameter | in | type | what it is |\n|---|---|---|---|\n"
         for each in parameters:

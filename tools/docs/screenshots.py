@@ -1,6 +1,7 @@
-"""Takes the pictures of the tutorial, while the system of docs/tutorial/first-light.md runs.
+"""Takes the pictures of the documentation, while the system of docs/tutorial/first-light.md runs.
 
-`python -m tools.docs.screenshots [URL]` writes them into docs/images. It needs chromium.
+`python -m tools.docs.screenshots [URL]` writes them into docs/images. It needs chromium. A test
+takes them too, and compares them with those that are there.
 """
 
 import shutil
@@ -11,12 +12,12 @@ from playwright.sync_api import sync_playwright
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PICTURES = {"object.png": "/objects/ZTF25aaaaaab"}
-WIDTH, HEIGHT = 1200, 900  # pixels
+WIDTH, HEIGHT = 1200, 1180  # pixels
 
 
-def take(url: str) -> None:
-    """Write each picture."""
-    IMAGES.mkdir(exist_ok=True)
+def take(url: str, folder: Path = IMAGES) -> None:
+    """Write each picture of the pages at this address into a folder."""
+    folder.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
@@ -27,7 +28,7 @@ def take(url: str) -> None:
             page.locator("svg.plot a").nth(8).hover()
             page.wait_for_selector(".peek img")
             page.wait_for_load_state("networkidle")
-            page.screenshot(path=IMAGES / name)
+            page.screenshot(path=folder / name)
         browser.close()
 
 

@@ -10,9 +10,12 @@ import yaml
 from tools.docs import client, commands, http, packages, settings
 from tools.docs.markdown import rewritten
 
+from stampede import __version__
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 CONFIG = Path(__file__).with_name("mkdocs.yml")
+THEME = Path(__file__).with_name("theme")
 ELSEWHERE = {
     "README.md": "project/readme.md",
     "CONTRIBUTING.md": "project/contributing.md",
@@ -70,8 +73,12 @@ def write_site(folder: Path) -> None:
         path = folder / "pages" / file.relative_to(DOCS)
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, path)
-    nav = yaml.safe_dump({"nav": navigation(pages)}, sort_keys=False, allow_unicode=True)
-    (folder / "mkdocs.yml").write_text(CONFIG.read_text() + nav)
+    shutil.copytree(THEME, folder / "theme")
+    extra = {"generator": False, "version": __version__}
+    added = yaml.safe_dump(
+        {"extra": extra, "nav": navigation(pages)}, sort_keys=False, allow_unicode=True
+    )
+    (folder / "mkdocs.yml").write_text(CONFIG.read_text() + added)
 
 
 def all_pages() -> dict[str, str]:

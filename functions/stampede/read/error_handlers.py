@@ -18,6 +18,13 @@ from stampede.telemetry.logs import get_logger
 
 Problem = Mapping[str, str | int | list[str]]
 
+CLOSED = (
+    "this server shows its pages only to those who have a token, which a browser does not send. "
+    "Ask those who run it for access. If you have a token, the command stampede, the Python client "
+    "and curl can send it: see /help#programs"
+)
+"""What a page says of a route that needs a token."""
+
 log = get_logger()
 
 
@@ -57,6 +64,19 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     return problem_response(request, problem, error.headers)
 
 
+def _for_people(problem: Problem, path: str) -> tuple[str, str]:
+    """Title and detail of a problem for a browser's page, which can follow no header."""
+    title, detail = str(problem["title"]), str(problem["detail"])
+    status, name = problem["status"], str(problem.get("parameter", ""))
+    if status == http.HTTPStatus.UNAUTHORIZED:
+        return "This page is not public", CLOSED
+    if problem["type"] == "about:blank":
+        if status == http.HTTPStatus.NOT_FOUND:
+            return "No such page", f"there is no page {path}: look for an id or a position above"
+        return title, f"the page {path} cannot be asked for in this way"
+    return title, detail if name in detail else f"{name} {detail}"
+
+
 def _has_slash_too_many(path: str) -> bool:
     """Whether a path ends with a slash; not one that a browser takes for another host."""
     return path.endswith("/") and len(path) > 1 and not path.startswith(("//", "/\\"))
@@ -89,12 +109,7 @@ def problem_response(
         # Imported here, as in `lazy_routes`: a first cutout needs no page.
         from stampede.read.pages.page import POLICY, PageResponse, problem_page
 
-        detail, name = str(problem["detail"]), str(problem.get("parameter", ""))
-        if name not in detail:
-            detail = f"{name} {detail}"
-        if problem["type"] == "about:blank" and status == http.HTTPStatus.NOT_FOUND:
-            detail = f"there is no page {request.scope['path']}: look for an id or a position above"
-        page = problem_page(str(problem["title"]), detail)
+        page = problem_page(*_for_people(problem, request.scope["path"]))
         headers = {**headers, "Content-Security-Policy": POLICY}
         return PageResponse(page, status, headers)
     return JSONResponse(problem, status, headers, "application/problem+json")

@@ -104,7 +104,9 @@ ROUTES: list[BaseRoute] = [
     _page("/docs", docs_page.docs_page),
     route("/static/{file}", "", static_files.get_static),
     route("/openapi.json", "", openapi.get_openapi),
+    route("/help", "", html.help_page),
     route("/robots.txt", "", static_files.get_robots),
     route("/llms.txt", "", guide.get_guide),
     COMPATIBLE,
+    route("/favicon.ico", "", static_files.get_icon),
 ]

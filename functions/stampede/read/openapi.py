@@ -35,6 +35,7 @@ from stampede.read.api.proofs import LATEST_NIGHT
 from stampede.read.formats.cone_writers import writers
 from stampede.read.formats.light_curves import COLUMNS, FORMATS
 from stampede.read.plots.light_curve import Axis, Flux
+from stampede.read.plots.value_range import Fit
 from stampede.read.web import parameters
 from stampede.read.web.static_files import address
 
@@ -87,6 +88,7 @@ def _choices() -> dict[str, Any]:
         "orientations": [*map(str, Orientation)],
         "axes": [*map(str, Axis)],
         "fluxes": [*map(str, Flux)],
+        "fits": [*map(str, Fit)],
         "bands": [*surveys.bands(), NO_BAND],
         "point_kinds": [*map(str, PointKind)],
         "cone_columns": {field.name: _column(field) for field in FOUND},

@@ -10,7 +10,7 @@ from stampede.lookup.lookup import Lookup
 from stampede.proofs.proof_reader import ProofReader
 from stampede.read.openapi import describe
 from stampede.read.pages import page as pages
-from stampede.read.pages.api_examples import operations
+from stampede.read.pages.api_examples import PARTS, Operation, operations, prose
 from stampede.read.pages.nights import shown_alerts
 from stampede.read.pages.page import ShownAlert
 from stampede.read.plots.ticks import day_of
@@ -29,12 +29,16 @@ async def docs_page(request: Request) -> Response:
     text = pages.page(
         "docs.html",
         url=service.access.proxies.origin_of(request) or "http://127.0.0.1:8080",
-        about=api["info"]["description"],
-        version=api["info"]["version"],
-        operations=operations(api, known),
+        about=prose(api["info"]["description"]),
+        parts=_parts(operations(api, known)),
         stored=bool(latest),
     )
-    return pages.html(text)
+    return pages.html(text, pages.WITH_SCRIPT)
+
+
+def _parts(every: Sequence[Operation]) -> dict[str, list[Operation]]:
+    """The operations by the part of the page that they belong to."""
+    return {part: [one for one in every if one.part == part] for part in PARTS}
 
 
 def _known(lookup: Lookup, latest: Sequence[LatestAlert]) -> dict[str, dict[str, str]]:

@@ -1,8 +1,12 @@
-"""Commands that call each route of the API with ids that exist in the store."""
+"""Each route of the API in words, and commands that call it with ids that exist in the store."""
 
+import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 _SUFFIXES = {
     "application/fits": "fits",
@@ -20,13 +24,19 @@ _OFFERED = {"survey", "ID"}
 _REDIRECTED = "/find", "/tap/async"
 
 
+PARTS = "Data", "Pages", "The server"
+"""Parts of the page: what gives data to programs comes first."""
+
+
 class Parameter(NamedTuple):
-    """A parameter of a route, for people."""
+    """A parameter of a route, for people: `kind` is its type or its values."""
 
     name: str
     where: str
     required: bool
-    text: str
+    kind: "Markup"
+    default: str
+    text: "Markup"
 
 
 class Operation(NamedTuple):
@@ -38,8 +48,8 @@ class Operation(NamedTuple):
 
     method: str
     route: str
-    summary: str
-    description: str
+    summary: "Markup"
+    description: "Markup"
     parameters: list[Parameter]
     types: list[str]
     path: str
@@ -47,14 +57,17 @@ class Operation(NamedTuple):
     python: str
 
     @property
-    def is_page(self) -> bool:
-        """Whether it is for browsers."""
-        return "text/html" in self.types
+    def anchor(self) -> str:
+        """Where it is on the page."""
+        route = self.route.translate(str.maketrans("/", "-", "{}")).strip("-")
+        return f"{self.method.lower()}-{route}"
 
     @property
-    def data(self) -> bool:
-        """Whether it gives what is stored, to programs."""
-        return self.route.startswith("/v1/")
+    def part(self) -> str:
+        """The part of the page that it belongs to, one of `PARTS`."""
+        if self.route.startswith(("/v1/", "/.well-known/")):
+            return PARTS[0]
+        return PARTS[1] if "text/html" in self.types else PARTS[2]
 
 
 def operations(api: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> list[Operation]:
@@ -98,8 +111,8 @@ def _operation(
     return Operation(
         method.upper(),
         route,
-        spec["summary"],
-        spec.get("description", ""),
+        prose(spec["summary"].rstrip(".") + ".", as_blocks=False),
+        prose(spec.get("description", "")),
         [_parameter(each) for each in spec["parameters"]],
         types,
         path if is_known else "",
@@ -130,16 +143,43 @@ def _python(path: str, kind: str, body: str | None) -> str:
 
 def _parameter(each: Mapping[str, Any]) -> Parameter:
     schema = each["schema"]
-    choices = ", ".join(map(str, schema.get("enum", ())))
-    text = each.get("description", "")
-    parts = [text, f"one of {choices}" if choices else "", _default(schema)]
+    text = each.get("description", "").rstrip(".")
     return Parameter(
         each["name"],
         each["in"],
         bool(each.get("required")),
-        "; ".join(part for part in parts if part),
+        prose(_kind(schema), as_blocks=False),
+        str(schema.get("default", "")).lower(),
+        prose(f"{text[:1].upper()}{text[1:]}." if text else "", as_blocks=False),
     )
 
 
-def _default(schema: Mapping[str, Any]) -> str:
-    return f"by default {schema['default']}" if "default" in schema else ""
+def _kind(schema: Mapping[str, Any]) -> str:
+    """The values that a parameter may have, in words."""
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(map(_kind, schema["anyOf"]))
+    if schema["type"] == "array":
+        return f"some of {_kind(schema['items'])}"
+    if schema.get("format") == "date":
+        return "date"
+    name = {"boolean": "`true` or `false`", "string": "text"}.get(schema["type"], schema["type"])
+    ends = (("minimum", "from"), ("maximum", "to"))
+    limits = [f"{word} {schema[end]:,}" for end, word in ends if end in schema]
+    return " ".join([name, *limits])
+
+
+def prose(text: str, as_blocks: bool = True) -> "Markup":
+    """Text with `code` in backticks as HTML: a line, or paragraphs and lists."""
+    from markupsafe import Markup, escape
+
+    marked = re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text)))
+    if not as_blocks:
+        return Markup(marked)
+    blocks = []
+    for block in filter(None, re.split(r"\n\s*\n", marked.strip())):
+        items = re.split(r"(?:^|\n)- ", block)
+        lines = "".join(f"<li>{item}</li>" for item in items[1:])
+        blocks.append(f"<ul>{lines}</ul>" if lines else f"<p>{block}</p>")
+    return Markup("".join(blocks))

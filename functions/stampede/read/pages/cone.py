@@ -1,6 +1,8 @@
 """Route of the page of a position: the objects around it."""
 
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,6 +12,8 @@ from stampede.lookup.cone_search import Cone
 from stampede.read.api.cone import objects_around, wanted_cone
 from stampede.read.pages import page as pages
 from stampede.read.pages import search
+from stampede.read.pages.external_links import links_of_position
+from stampede.read.plots.sky_plot import SkyObject, sky_plot_svg
 from stampede.read.service import ReadService, service_of
 
 MOST = 200
@@ -18,31 +22,42 @@ MOST = 200
 
 async def cone_page(request: Request) -> Response:
     """`/cone?ra=&dec=&radius=`: the objects around a position, the nearest first; else a form."""
-    service = service_of(request)
-    if not request.query_params:
+    service, query = service_of(request), request.query_params
+    if not query:
         return pages.html(pages.page("cone_form.html"))
     cone = wanted_cone(request, search.RADIUS)
-    return pages.html(await service.run(_page, service, cone))
+    typed = {"ra": query["ra"], "dec": query["dec"], "radius": query.get("radius", search.RADIUS)}
+    return pages.html(await service.run(_page, service, cone, typed), pages.WITH_SCRIPT)
 
 
-def _page(service: ReadService, cone: Cone) -> str:
+def _page(service: ReadService, cone: Cone, typed: Mapping[str, str]) -> str:
     rows: list[dict[str, Any]] = []
     for table in objects_around(service, cone):
         rows += table.slice(0, MOST + 1 - len(rows)).to_pylist()
         if len(rows) > MOST:
             break
-    ra, dec = f"{cone.centre.ra:.6f}", f"{cone.centre.dec:+.6f}"
+    more, rows = len(rows) > MOST, rows[:MOST]
+    for row in rows:
+        row["href"] = f"/objects/{quote(row['object_id'], safe='')}"
+    ra, dec = f"{cone.centre.ra:.6f}", f"{cone.centre.dec:.6f}"
     arcsec = cone.radius * sky.ARCSEC
     radius = f"{arcsec:g}"
+    objects = [
+        SkyObject(*(row[name] for name in ("object_id", "ra", "dec", "distance", "href")))
+        for row in rows
+    ]
     return pages.page(
         "cone.html",
-        centre=f"{ra}° {dec.replace('-', '−')}°",
+        typed=typed,
         ra=ra,
-        dec=f"{cone.centre.dec:.6f}",
+        dec=dec,
+        sexagesimal=pages.sexagesimal(*cone.centre),
         radius=radius,
         wider=f"{max(60, 10 * round(arcsec))}" if cone.radius < sky.FULL / 10 else "",
-        rows=rows[:MOST],
-        more=len(rows) > MOST,
+        rows=rows,
+        more=more,
         most=MOST,
-        api=f"/v1/cone?ra={ra}&dec={cone.centre.dec:.6f}&radius={radius}",
+        plot=sky_plot_svg(*cone.centre, arcsec, objects) if rows else "",
+        links=links_of_position(*cone.centre),
+        api=f"/v1/cone?ra={ra}&dec={dec}&radius={radius}",
     )

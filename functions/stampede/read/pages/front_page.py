@@ -1,4 +1,4 @@
-"""Routes of the HTML pages."""
+"""Routes of the front page, and of that of help."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,6 +22,11 @@ async def front_page(request: Request) -> Response:
     nights = await service.run_ledger(_latest_nights, service)
     alerts = await service.run(shown_alerts, service.lookup, latest)
     return pages.html(pages.page("front.html", verdict=verdict(page), latest=alerts, nights=nights))
+
+
+async def help_page(request: Request) -> Response:
+    """`/help`: what can be searched for, and what plots, units and times mean."""
+    return pages.html(pages.page("help.html"))
 
 
 def _latest_nights(service: ReadService) -> list[NightCount]:

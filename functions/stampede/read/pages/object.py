@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +20,23 @@ from stampede.read.pages import page as pages
 from stampede.read.pages.external_links import links
 from stampede.read.pages.object_choices import Choices
 from stampede.read.pages.page import ShownAlert, position_of
+from stampede.read.pages.surroundings import Fact, surroundings
 from stampede.read.plots import light_curve as plot
 from stampede.read.plots.light_curve import Axis, Flux, Fold, Quantity, light_curve_svg
+from stampede.read.plots.numbers import measured
 from stampede.read.plots.ticks import date_of
+from stampede.read.plots.value_range import Fit
 from stampede.read.service import service_of
 from stampede.read.web import parameters
 from stampede.runtime import lazy_arrow_compute as pc
 
 ALERTS, POINTS = 12, 50
 """Most alerts and points on a page."""
+NEAR = "60"
+"""Arcseconds around an object within which another one is near."""
+PLACES = "last position (ICRS)", "in hours and degrees"
 OTHER_AXIS = {Axis.FLUX: (Axis.MAG, "magnitudes"), Axis.MAG: (Axis.FLUX, "flux")}
+OTHER_FIT = {Fit.BULK: Fit.ALL, Fit.ALL: Fit.BULK}
 OTHER_FLUX = {Flux.DIFFERENCE: Flux.TOTAL, Flux.TOTAL: Flux.DIFFERENCE}
 WHERE_TOTAL = (
     "Where the survey sends no total flux, it takes a difference flux and a source of the "
@@ -54,8 +61,26 @@ class Part(NamedTuple):
     total: int
 
 
+class FromAlerts(NamedTuple):
+    """What the stored alerts of an object say.
+
+    Attributes
+    ----------
+    strip_start
+        MJD of the first alert that fits into a strip; None if all fit.
+    surroundings
+        What the latest one says of the object's surroundings.
+    """
+
+    strip_start: float | None = None
+    surroundings: Sequence[Fact] = ()
+
+
+NOTHING_MORE = FromAlerts()
+
+
 class ShownPoint(NamedTuple):
-    """A row of the table of points; `value` and `error` are in the unit of the plot.
+    """A row of the table of points; `value` and `error` are texts, in the unit of the plot.
 
     `is_limit` if the value is a limit, because the point is one or is too faint for a magnitude.
     """
@@ -63,8 +88,8 @@ class ShownPoint(NamedTuple):
     mjd: float
     band: str
     kind: str
-    value: float
-    error: float
+    value: str
+    error: str
     is_limit: bool
     reliability: float | None
     source_id: int | None
@@ -106,8 +131,7 @@ class Curve(NamedTuple):
                 mjd,
                 str(self.bands[row]),
                 str(self.kinds[row]),
-                value[row],
-                error[row],
+                *measured(value[row], error[row], quantity.axis == Axis.MAG),
                 bool(is_limit[row]),
                 reliability,
                 source_id,
@@ -145,7 +169,9 @@ def _page(lookup: Lookup, object_id: str, choices: Choices) -> str:
     ]
     keys = {(locations[0].alert_id, locations[0].survey) for locations in stored}
     strip_start = stored[MOST_FRAMES - 1][0].mjd if len(stored) > MOST_FRAMES else None
-    return render(object_id, detections, choices, keys, shown, part, strip_start)
+    said = surroundings(lookup, stored[0][0]) if stored else []
+    more = FromAlerts(strip_start, said)
+    return render(object_id, detections, choices, keys, shown, part, more)
 
 
 def render(
@@ -155,7 +181,7 @@ def render(
     stored: set[Key],
     alerts: Sequence[ShownAlert],
     part: Part,
-    strip_start: float | None = None,
+    more: FromAlerts = NOTHING_MORE,
 ) -> str:
     """The page of one object.
 
@@ -167,8 +193,8 @@ def render(
         The alerts that are stored: the others have no page.
     alerts, part
         The alerts to show, and which of all they are.
-    strip_start
-        MJD of the first alert that fits into a strip; None if all fit.
+    more
+        What else its alerts say.
     """
     curve = Curve.of(detections, stored)
     chosen, fold = curve.chosen(choices), _fold(detections, choices)
@@ -187,18 +213,18 @@ def render(
         bands=[band for band in (*surveys.bands(), NO_BAND) if band in curve.bands],
         kinds_of_points=_kinds(curve, values),
         choices=choices,
-        plot=light_curve_svg(detections, quantity, curve.hrefs, chosen, fold),
+        plot=light_curve_svg(detections, quantity, curve.hrefs, chosen, fold, choices.fit),
         notes=_notes(values, quantity),
+        outside=plot.count_outside(detections, quantity, chosen),
         fold=fold,
-        other_axis=OTHER_AXIS[choices.axis],
-        other_flux=_other_flux(detections, choices.flux),
+        **_alternatives(detections, choices),
         alerts=alerts,
         part=part,
         strips=[kind for kind in KINDS if any(kind in alert.sent for alert in alerts)],
-        strip_start=strip_start,
+        **more._asdict(),
         rows=curve.shown(rows, quantity),
         points=points,
-        links=links(object_id, survey, detections),
+        **_leads(object_id, survey, detections),
         formats=FORMATS.values(),
     )
 
@@ -209,10 +235,15 @@ def _kinds(curve: Curve, values: plot.Values) -> dict[str, str]:
     return {kind: text for kind, text in KIND_NAMES.items() if kind in kinds}
 
 
-def _other_flux(detections: pa.Table, flux: Flux) -> Flux | None:
-    """The flux that is not shown; None if no point has a total flux, nor is it asked for."""
+def _alternatives(detections: pa.Table, choices: Choices) -> dict[str, Any]:
+    """What the plot may show instead; no other flux if no point has a total one."""
     has_total = detections["total_flux"].null_count < detections.num_rows
-    return OTHER_FLUX[flux] if has_total or flux == Flux.TOTAL else None
+    has_flux = has_total or choices.flux == Flux.TOTAL
+    return {
+        "other_axis": OTHER_AXIS[choices.axis],
+        "other_flux": OTHER_FLUX[choices.flux] if has_flux else None,
+        "other_fit": OTHER_FIT[choices.fit],
+    }
 
 
 def _notes(values: plot.Values, quantity: Quantity) -> list[str]:
@@ -261,6 +292,15 @@ def _hrefs(detections: pa.Table, kinds: np.ndarray, stored: set[Key]) -> dict[in
     }
 
 
+def _leads(object_id: str, survey: str, detections: pa.Table) -> dict[str, Any]:
+    """What leads from the object's last position elsewhere; `near` is empty if none is known."""
+    near, position = "", position_of(detections)
+    if position is not None:
+        query = {"ra": f"{position[0]:.6f}", "dec": f"{position[1]:.6f}", "radius": NEAR}
+        near = f"/cone?{urlencode(query)}"
+    return {"near": near, "links": links(object_id, survey, detections), "places": PLACES}
+
+
 def _facts(detections: pa.Table, kinds: np.ndarray) -> dict[str, str]:
     facts = {
         {"detection": "detections", "forced": "forced points", "limit": "limits"}[kind]: f"{n:,}"
@@ -270,8 +310,8 @@ def _facts(detections: pa.Table, kinds: np.ndarray) -> dict[str, str]:
     if moved := pc.sum(detections["moved"]).as_py():
         facts["moved to another object"] = f"{moved:,}"
     if position := position_of(detections):
-        facts["last position (ICRS)"] = "{:.6f}° {:+.6f}°".format(*position)
-        facts["in hours and degrees"] = pages.sexagesimal(*position)
+        texts = ("{:.6f}° {:+.6f}°".format(*position), pages.sexagesimal(*position))
+        facts |= dict(zip(PLACES, texts, strict=True))
     seen = detections["mjd"].to_numpy()[kinds == PointKind.DETECTION]
     if not len(seen):
         return facts

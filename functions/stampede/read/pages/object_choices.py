@@ -10,6 +10,7 @@ from stampede.alerts import surveys
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.points import NO_BAND, PointKind
 from stampede.read.plots.light_curve import Axis, Flux, Quantity
+from stampede.read.plots.value_range import Fit
 from stampede.read.web import parameters
 
 MOST_PAGES = 1_000_000
@@ -37,6 +38,8 @@ class Choices(NamedTuple):
     period, epoch
         Days, and the MJD of phase 0, to fold the plot by; None for no folding, and for the MJD of
         the first point.
+    fit
+        Whether outliers may lie outside of the plot.
     """
 
     axis: Axis = Axis.FLUX
@@ -48,6 +51,7 @@ class Choices(NamedTuple):
     alert: int | None = None
     period: float | None = None
     epoch: float | None = None
+    fit: Fit = Fit.BULK
 
     @property
     def quantity(self) -> Quantity:
@@ -71,6 +75,7 @@ class Choices(NamedTuple):
             parameters.alert_id(query["alert"], "alert") if "alert" in query else None,
             parameters.number(query, "period", *PERIODS),
             parameters.number(query, "epoch", *EPOCHS),
+            parameters.choice(query, "fit", Fit, Fit.BULK),
         )
 
     def query(self, **changes: Any) -> str:

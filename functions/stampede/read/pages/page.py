@@ -1,4 +1,4 @@
-"""HTML pages: nothing from other hosts, no inline style or script. Only an object's has a script.
+"""HTML pages: nothing from other hosts, no inline style or script. Few have a script, a file.
 
 The templates are in ``templates``; jinja2 escapes every value that comes from a survey or a reader.
 """
@@ -18,6 +18,7 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
+from stampede import __version__
 from stampede.alerts.columns import KINDS
 from stampede.images.thumbnail import SHAPE
 from stampede.lookup import response_warnings
@@ -41,7 +42,7 @@ WITH_SCRIPT = f"{POLICY}; script-src 'self'"
 origin: ContextVar[str] = ContextVar("origin", default="")
 """Scheme and host by which the client of this request reaches the server; empty if unknown."""
 
-_SEE = re.compile(r"(.*): see (/nights(?:/[-0-9]+)?|/proofs)", re.DOTALL)
+_SEE = re.compile(r"(.*): see (/nights(?:/[-0-9]+)?|/proofs|/help#programs)", re.DOTALL)
 
 
 @cache
@@ -81,8 +82,12 @@ def _environment() -> "Environment":
 
 def page(template: str, **values: Any) -> str:
     """The page that a template makes of these values."""
-    common = {"incomplete": response_warnings.incomplete(), "origin": origin.get()}
-    return _environment().get_template(template).render(common, **values)
+    common = {
+        "incomplete": response_warnings.incomplete(),
+        "origin": origin.get(),
+        "version": __version__,
+    }
+    return _environment().get_template(template).render(common | values)
 
 
 def _number(value: float | None, form: str) -> str:
@@ -117,7 +122,7 @@ def html(text: str, policy: str = POLICY) -> PageResponse:
 
 
 def problem_page(title: str, detail: str) -> str:
-    """The page of an error; where the detail says to see nights or proofs, it has a link."""
+    """The page of an error; where the detail says to see another page, it has a link."""
     found = _SEE.fullmatch(detail)
     detail, link = found.groups() if found else (detail, "")
     return page("problem.html", title=title, detail=detail, link=link)

@@ -1,8 +1,11 @@
-"""Plots as SVG: light curves, and the bars of the ledger."""
+"""Plots as SVG: light curves, maps, and the bars of the ledger."""
 
 __all__ = [
     "ledger_bars",
     "light_curve",
     "marks",
+    "numbers",
+    "sky_plot",
     "ticks",
+    "value_range",
 ]

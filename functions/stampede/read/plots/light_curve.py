@@ -14,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from stampede.lookup.points import PointKind, bands_of, kinds_of
-from stampede.read.plots.marks import mark_format
+from stampede.read.plots.marks import MarkFormat, edge_format, mark_format
+from stampede.read.plots.numbers import measured
 from stampede.read.plots.ticks import FIRST, LAST, date_ticks, nice_ticks
+from stampede.read.plots.value_range import Fit, outliers, value_range
 from stampede.runtime.counts import counted
 
 WIDTH, HEIGHT = 960, 420
@@ -167,12 +169,14 @@ def light_curve_svg(
     links: Mapping[int, str] | None = None,
     chosen: np.ndarray | None = None,
     fold: Fold | None = None,
+    fit: Fit = Fit.BULK,
 ) -> str:
     """The plot of a light curve, ``<svg>…</svg>``.
 
     Detections are filled marks, forced photometry is open marks, 5 sigma limits are triangles. What
     was measured and is too faint for a magnitude is a limit as well.
-    Error bars are 1 sigma. Every mark has a title, which browsers show on hover.
+    Error bars are 1 sigma. Every mark has a title, which browsers show on hover. A point outside of
+    the frame is a triangle at its edge.
 
     Parameters
     ----------
@@ -182,6 +186,8 @@ def light_curve_svg(
         Whether the axes must show a row: bool, of shape (rows,). All rows are drawn.
     fold
         Plot against phase, two cycles; None for time.
+    fit
+        Whether an outlier may lie outside of the frame.
     """
     drawn = points(detections, quantity, fold)
     fitted = drawn if chosen is None else drawn.where(chosen[drawn.row])
@@ -194,7 +200,7 @@ def light_curve_svg(
         )
     sides = (0.0, 2.0) if fold else _padded(fitted.x.min(), fitted.x.max(), 0.03, 5.0)
     x = _Scale(*sides, LEFT, WIDTH - RIGHT)
-    low, high = _padded(*_span(fitted, quantity.axis), 0.08, 0.1)
+    low, high = _y_range(fitted, quantity.axis, fit)
     bottom, top = HEIGHT - BOTTOM, TOP
     ends = (top, bottom) if quantity.axis == Axis.MAG else (bottom, top)
     y = _Scale(low, high, *ends)
@@ -203,7 +209,8 @@ def light_curve_svg(
     return "".join(
         [
             f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="{"group" if links else "img"}"'
-            f' data-frame="{LEFT} {TOP} {WIDTH - RIGHT} {bottom}" data-x="{x.low!r} {x.high!r}"'
+            f' data-axis="{quantity.axis}" data-frame="{LEFT} {TOP} {WIDTH - RIGHT} {bottom}"'
+            f' data-x="{x.low!r} {x.high!r}"'
             f' data-y="{y.at(TOP)!r} {y.at(bottom)!r}"{folded}'
             f' aria-label="{escape(label)}"><defs><clipPath id="frame"><rect x="{LEFT}" y="{TOP}" '
             f'width="{WIDTH - LEFT - RIGHT}" height="{bottom - top}"/></clipPath></defs>',
@@ -242,18 +249,28 @@ def _padded(low: float, high: float, part: float, least: float) -> tuple[float, 
     return float(low - pad), float(high + pad)
 
 
-def _span(drawn: Points, axis: Axis) -> tuple[float, float]:
-    """The range of the y axis: all values, and the error bars that are not outliers."""
-    measured = ~drawn.is_limit
-    if not measured.any():
-        return float(drawn.y.min()), float(drawn.y.max())
-    y, error = drawn.y[measured], drawn.error[measured]
-    bars = np.where(error <= 5 * np.median(error), error, 0)
-    low, high = float((y - bars).min()), float((y + bars).max())
-    limits = drawn.y[~measured]
-    if axis == Axis.FLUX:  # one shallow limit must not flatten the other points
-        limits = np.minimum(limits, high + ((high - low) or abs(high) or 1.0))
-    return float(min([low, *limits])), float(max([high, *limits]))
+def count_outside(detections: pa.Table, quantity: Quantity, chosen: np.ndarray) -> int:
+    """How many of the `chosen` points lie outside of a frame that fits the bulk of them."""
+    fitted = points(detections, quantity)
+    fitted = fitted.where(chosen[fitted.row])
+    if not len(fitted.y):
+        return 0
+    return int(_is_outside(fitted, *_y_range(fitted, quantity.axis, Fit.BULK)).sum())
+
+
+def _y_range(fitted: Points, axis: Axis, fit: Fit) -> tuple[float, float]:
+    """The ends of the y axis for these points, at least one."""
+    limits = fitted.where(fitted.is_limit).y
+    shown = fitted.where(~fitted.is_limit)
+    if fit == Fit.BULK:
+        shown = shown.where(~outliers(shown.y, shown.kind))
+    return _padded(*value_range(shown.y, shown.error, limits, axis == Axis.FLUX), 0.08, 0.1)
+
+
+def _is_outside(drawn: Points, low: float, high: float) -> np.ndarray:
+    """Whether each point is measured and not between these values."""
+    found: np.ndarray = ~drawn.is_limit & ((drawn.y < low) | (drawn.y > high))
+    return found
 
 
 def _counted(drawn: Points) -> str:
@@ -305,61 +322,76 @@ def _marks(
     drawn: Points, x: _Scale, y: _Scale, unit: str, links: Mapping[int, str]
 ) -> Iterator[str]:
     """Marks by kind and band, the most important on top."""
-    at_y = y(drawn.y)
-    bar = np.abs(y(drawn.y + drawn.error) - at_y)
-    at_y = np.where(drawn.is_limit, np.maximum(at_y, TOP + 6), at_y)
+    outside = _is_outside(drawn, y.low, y.high)
+    inside = drawn.where(~outside)
     radius = 4.2 if len(drawn.mjd) < 400 else 3.2
     for kind, faint in MARKS:
-        of_kind = (drawn.kind == kind) & (drawn.faint == faint)
         mark = PointKind.LIMIT if faint else kind
         name = kind if mark == kind else f"{mark} {kind}"
-        for band in np.unique(drawn.band[of_kind]).tolist():
-            which = of_kind & (drawn.band == band)
-            across, up, half = x(drawn.x[which]), at_y[which], bar[which]
+        of_kind = inside.where((inside.kind == kind) & (inside.faint == faint))
+        for band, some in _by_band(of_kind):
+            across, up = x(some.x), y(some.y)
+            half = np.abs(y(some.y + some.error) - up)
+            up = np.where(some.is_limit, np.maximum(up, TOP + 6), up)
             yield f'<g class="{name} band-{escape(band)}">'
             if mark != PointKind.LIMIT:
                 bars = _formatted("M%.2f %.2fv%.2f", [across, up - half, 2 * half])
                 yield f'<path class="bar" d="{bars}"/>'
-            form = mark_format(mark, band, radius)
-            corners = [each for right, down in form.corners for each in (across + right, up + down)]
-            yield from _titled(drawn.where(which), mark, unit, form.text, corners, links)
+            yield from _titled(some, unit, mark_format(mark, band, radius), across, up, links)
             yield "</g>"
+    yield from _edge_marks(drawn.where(outside), x, y, unit, links)
+
+
+def _edge_marks(
+    outside: Points, x: _Scale, y: _Scale, unit: str, links: Mapping[int, str]
+) -> Iterator[str]:
+    """Marks of the points outside of the frame, at its edge."""
+    is_above = y(outside.y) < TOP
+    for above in (True, False):
+        for kind in (PointKind.FORCED, PointKind.DETECTION):
+            for band, some in _by_band(outside.where((is_above == above) & (outside.kind == kind))):
+                edge = np.full(len(some.y), TOP + 2.0 if above else HEIGHT - BOTTOM - 2.0)
+                yield f'<g class="{kind} outside band-{escape(band)}">'
+                yield from _titled(some, unit, edge_format(above), x(some.x), edge, links)
+                yield "</g>"
+
+
+def _by_band(drawn: Points) -> Iterator[tuple[str, Points]]:
+    for band in np.unique(drawn.band).tolist():
+        yield band, drawn.where(drawn.band == band)
 
 
 def _titled(
     drawn: Points,
-    kind: PointKind,
     unit: str,
-    form: str,
-    corners: Sequence[np.ndarray],
+    form: MarkFormat,
+    across: np.ndarray,
+    up: np.ndarray,
     links: Mapping[int, str],
 ) -> Iterator[str]:
-    """The marks of one kind and band with their titles; `form` is that of a `MarkFormat`."""
-    band = escape(str(drawn.band[0])).replace("%", "%%")
-    digits = _digits(drawn.error if kind != PointKind.LIMIT else drawn.y)
-    value = f"%.{max(digits, 2) if unit == UNIT_OF_MAG else digits}f"
-    title, told = f"{band} {value} ± {value} {unit}, MJD %.4f", [drawn.y, drawn.error, drawn.mjd]
-    if kind == PointKind.LIMIT:
-        title, told = f"{band} limit {value} {unit} (5 sigma), MJD %.4f", [drawn.y, drawn.mjd]
-    form = form.replace("%s", f"<title>{title}</title>")
-    if not links:
-        yield _formatted(form, [*corners, *told])
-        return
-    linked = f'<a href="%s" aria-label="alert, {title}">{form}</a>'
+    """The marks of one kind and band at these places, with their titles."""
+    corners = [each for right, down in form.corners for each in (across + right, up + down)]
+    plain = form.text.replace("%s", "<title>%s</title>")
+    linked = f'<a href="%s" aria-label="alert, %s">{plain}</a>'
     forms: list[str] = []
     values: list[float | str] = []
-    numbers = np.column_stack([*told, *corners, *told]).tolist()
-    for row, each in zip(drawn.row.tolist(), numbers, strict=True):
+    rows = zip(
+        drawn.row.tolist(), np.column_stack(corners).tolist(), _titles(drawn, unit), strict=True
+    )
+    for row, places, title in rows:
         link = links.get(row)
-        forms.append(linked if link else form)
-        values += [escape(link), *each] if link else each[len(told) :]
+        forms.append(linked if link else plain)
+        values += [escape(link), title, *places, title] if link else [*places, title]
     yield "".join(forms) % tuple(values)
 
 
-def _digits(values: np.ndarray) -> int:
-    """Digits after the point with which most of these values have two that count."""
-    typical = float(np.median(np.abs(values)))
-    return int(np.clip(1 - np.floor(np.log10(typical)), 0, 6)) if typical > 0 else 3
+def _titles(drawn: Points, unit: str) -> Iterator[str]:
+    """What each of these points is, in words."""
+    columns = (drawn.y, drawn.error, drawn.mjd, drawn.is_limit, drawn.band)
+    for y, error, mjd, is_limit, band in zip(*(each.tolist() for each in columns), strict=True):
+        value, sigma = measured(y, error, unit == UNIT_OF_MAG)
+        what = f"limit {value} {unit} (5 sigma)" if is_limit else f"{value} ± {sigma or 0} {unit}"
+        yield f"{escape(band)} {what}, MJD {mjd:.4f}"
 
 
 def _formatted(form: str, columns: Sequence[np.ndarray]) -> str:

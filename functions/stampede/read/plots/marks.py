@@ -49,6 +49,12 @@ def mark_format(kind: str, band: str, radius: float) -> MarkFormat:
     return MarkFormat(f'<path class="shape" d="M{path}z">%s</path>', corners)
 
 
+def edge_format(above: bool) -> MarkFormat:
+    """The mark of a point above or below the frame: a triangle whose tip is at the edge."""
+    base, tip = (7, -7) if above else (-7, 7)
+    return MarkFormat(f'<path class="edge" d="M%.1f %.1fh8l-4 {tip}z">%s</path>', ((-4, base),))
+
+
 def mark(kind: str, band: str, x: float, y: float, radius: float) -> str:
     """The mark of one point, without a title."""
     text, corners = mark_format(kind, band, radius)

@@ -1,15 +1,37 @@
 /* The plot of an object's page: zoom, and the alert of the point that is pointed at.
 
 Without this script the plot is a still image whose marks are links. The script moves the marks that the
-server has drawn: it knows where each is from its error bar, or from its triangle if it is a limit. */
+server has drawn: it knows where each is from its error bar, or from its triangle if it is a limit.
+Bands, kinds and zoom that are chosen without a reload are in the address: bands and kinds as the server
+takes them, the zoom behind the #, since only this script knows it. */
 "use strict";
 
+/* The axis that was chosen last, flux or mag, is that of the next object too. */
+const AXIS = "stampede.axis";
+const address = () => new URL(location);
+function remembered(value) {
+  try { // a browser may forbid it
+    if (value) localStorage.setItem(AXIS, value);
+    return localStorage.getItem(AXIS);
+  } catch {
+    return null;
+  }
+}
+
 const svg = document.querySelector("svg.plot");
+const wanted = svg && remembered();
+if (wanted && wanted !== svg.dataset.axis && !address().searchParams.has("axis")) {
+  const url = address();
+  url.searchParams.set("axis", wanted);
+  location.replace(url);
+}
+
 if (svg && svg.dataset.x) {
   const [LEFT, TOP, RIGHT, BOTTOM] = svg.dataset.frame.split(" ").map(Number);
   const whole = { x: svg.dataset.x.split(" ").map(Number), y: svg.dataset.y.split(" ").map(Number) };
   const MOST = 60; // times enlarged: places have two digits
   const NEAR = 14; // units of the plot
+  const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
   const drawn = svg.querySelector(".ticks").innerHTML;
   const groups = [...svg.querySelectorAll("g[clip-path] > g")].map((group) => {
     const bar = group.querySelector(".bar");
@@ -21,11 +43,14 @@ if (svg && svg.dataset.x) {
       title.remove(); // the browser would show it over the alert
       return { mark, x, y, text, link: mark.closest("a") };
     });
-    return { group, bar, bars, marks };
+    return { group, bar, bars, marks, stays: group.classList.contains("outside") };
   });
   let view = { x: [...whole.x], y: [...whole.y] };
   let shown = null;
   let timer = 0;
+  let writing = 0;
+  let changed = null; // the address that is to be written
+  const ZOOM = /^#?zoom=([-+.,e0-9]+)$/;
 
   function corner(mark) {
     const [, x, y] = mark.getAttribute("d").match(/M(\S+) (\S+?)h/);
@@ -60,16 +85,40 @@ if (svg && svg.dataset.x) {
       const shift = start + ((first - view[axis][0]) / (view[axis][1] - view[axis][0])) * (stop - start) - scale * start;
       move[axis] = (place) => scale * place + shift;
     }
-    for (const { bar, bars, marks } of groups) {
+    for (const { bar, bars, marks, stays } of groups) {
       for (const one of marks) {
         one.nowX = move.x(one.x);
-        one.nowY = move.y(one.y);
+        one.nowY = stays ? one.y : move.y(one.y); // at the edge
         one.mark.setAttribute("transform", `translate(${one.nowX - one.x} ${one.nowY - one.y})`);
       }
       if (bar) bar.setAttribute("d", bars.map(([x, y, h]) => `M${move.x(x)} ${move.y(y)}V${move.y(y + h)}`).join(""));
     }
     const same = ["x", "y"].every((axis) => view[axis].every((value, i) => value === whole[axis][i]));
     svg.querySelector(".ticks").innerHTML = same ? drawn : ticks();
+    const digits = (axis) => view[axis].map((value) => Number(value.toPrecision(9)));
+    remember((url) => (url.hash = same ? url.hash.replace(ZOOM, "") : `zoom=${[...digits("x"), ...digits("y")]}`));
+  }
+
+  /* Put a change into the address, with the axis whose values it has; browsers limit how often. */
+  function remember(change) {
+    const url = new URL(changed ?? location);
+    change(url);
+    if (url.href === new URL(changed ?? location).href) return;
+    url.searchParams.set("axis", svg.dataset.axis);
+    url.search = url.search.replaceAll("%2C", ",");
+    clearTimeout(writing);
+    changed = url;
+    writing = setTimeout(() => {
+      history.replaceState(history.state, "", changed);
+      changed = null;
+    }, 150);
+  }
+
+  /* The zoom that the address names, if it lies within the plot. */
+  function zoomed() {
+    const ends = (address().hash.match(ZOOM)?.[1] ?? "").split(",").map(Number);
+    if (ends.length !== 4 || !ends.every(Number.isFinite)) return view;
+    return { x: ends.slice(0, 2), y: ends.slice(2) };
   }
 
   function ticks() {
@@ -80,7 +129,8 @@ if (svg && svg.dataset.x) {
       const x = LEFT + ((value - view.x[0]) / (view.x[1] - view.x[0])) * (RIGHT - LEFT);
       parts.push(`<path class="grid" d="M${x} ${TOP}V${BOTTOM}"/><text class="tick${odd(i)}" x="${x}" y="${BOTTOM + 18}" text-anchor="middle">${text}</text>`);
       if (!svg.dataset.folded && Number.isInteger(value) && x > LEFT + 30 && x < RIGHT - 30) {
-        const day = new Date((value - 40587) * 864e5).toISOString().slice(0, 10);
+        const date = new Date((value - 40587) * 864e5);
+        const day = `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}`;
         parts.push(`<text class="tick${odd(i)}" x="${x}" y="${TOP - 11}" text-anchor="middle">${day}</text>`);
       }
     }
@@ -231,21 +281,26 @@ if (svg && svg.dataset.x) {
     button.onclick = keys[key];
     buttons.append(button);
   }
-  document.querySelector("form.choices").append(buttons);
-  show(view);
-}
-
-/* A button that copies each example. */
-if (navigator.clipboard) {
-  for (const example of document.querySelectorAll("pre.copied")) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "copy";
-    button.textContent = "Copy";
-    button.onclick = async () => {
-      await navigator.clipboard.writeText(example.textContent);
-      button.textContent = "Copied";
+  const form = document.querySelector("form.choices");
+  form.append(buttons);
+  form.addEventListener("change", ({ target }) => {
+    if (target.type !== "checkbox") return;
+    const all = [...form.querySelectorAll(`[name="${target.name}"]`)];
+    const chosen = all.filter((one) => one.checked).map((one) => one.value);
+    const choose = (url) => {
+      if (chosen.length % all.length) url.searchParams.set(target.name, chosen.join(","));
+      else url.searchParams.delete(target.name);
     };
-    example.before(button);
+    remember(choose);
+    for (const link of document.querySelectorAll("main a")) { // to other axes, pages
+      if (link.pathname !== location.pathname) continue;
+      const url = new URL(link.href);
+      choose(url);
+      link.href = url;
+    }
+  });
+  for (const link of document.querySelectorAll("a[data-axis]")) {
+    link.addEventListener("click", () => remembered(link.dataset.axis));
   }
+  show(zoomed());
 }

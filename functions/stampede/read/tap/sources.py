@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from stampede.alerts.healpix import cells_of
 from stampede.alerts.positions import ORDER
-from stampede.lookup.cone_search import FOUND, MARGIN, Cone, nearest_first
+from stampede.lookup.cone_search import COUNTS, MARGIN, PLACED, Cone, nearest_first
+from stampede.lookup.light_curves import count_detections, leave_uncounted
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.points import measured
 from stampede.lookup.sky import FULL, Place
@@ -66,8 +67,14 @@ class Sources:
             "nights": self._of_nights,
         }[table]
         wanted = [*columns, _POSITION] if kind == "around" else [*columns]
-        for rows in read(kind, column, values):
+        found = read(kind, column, values)
+        if table == "objects":
+            found = self._counted(found) if {*columns} & {*COUNTS.names} else leave_uncounted(found)
+        for rows in found:
             yield rows.select(wanted).replace_schema_metadata()
+
+    def _counted(self, found: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        return count_detections(found, self._lookup.light_curves)
 
     def _objects(self, kind: str, column: str, values: Sequence[Any]) -> Iterator[pa.Table]:
         positions = self._lookup.positions
@@ -90,18 +97,18 @@ class Sources:
         places[:, 0] %= 360.0
         for rows in self._around(places[inside], radius):
             position = pa.array(numbers[rows["position"].to_numpy()])
-            yield rows.append_column(_POSITION, position)
+            yield rows.select(PLACED.names).append_column(_POSITION, position)
 
     def _named(self, object_ids: Sequence[str]) -> pa.Table:
-        """The objects of these ids: rows of `FOUND`."""
+        """The objects of these ids: rows of `PLACED`."""
         points = measured(self._lookup.detections.lookup(object_ids))
         points = points.filter(pc.and_(points["ra"].is_valid(), points["dec"].is_valid()))
         if not points.num_rows:
-            return FOUND.empty_table()
+            return PLACED.empty_table()
         cells = np.unique(cells_of(points["ra"].to_numpy() % 360, points["dec"].to_numpy(), ORDER))
         tables = [*self._lookup.positions.between(Ranges(cells, cells + 1))]
         if not tables:
-            return FOUND.empty_table()
+            return PLACED.empty_table()
         rows = pa.concat_tables(tables)
         rows = rows.filter(pc.is_in(rows["object_id"], pa.array(object_ids, pa.string())))
         return _one_each(rows)
@@ -171,17 +178,9 @@ def _one_each(rows: pa.Table) -> pa.Table:
     """Rows of `POSITION`, all of some objects: one row of each, where it was seen last."""
     rows = rows.sort_by([("last_mjd", "descending"), ("healpix", "ascending")])
     found = rows.group_by(["object_id", "survey"], use_threads=False).aggregate(
-        [
-            ("ra", "first"),
-            ("dec", "first"),
-            ("detections", "sum"),
-            ("first_mjd", "min"),
-            ("last_mjd", "max"),
-        ]
+        [("ra", "first"), ("dec", "first")]
     )
-    names = ["object_id", "survey", "ra", "dec", "detections", "first_mjd", "last_mjd"]
-    order = ["object_id", "survey", "ra_first", "dec_first", "detections_sum"]
-    found = found.select([*order, "first_mjd_min", "last_mjd_max"]).rename_columns(names)
+    found = found.select(["object_id", "survey", "ra_first", "dec_first"])
     distance = pa.nulls(found.num_rows, pa.float64()).fill_null(0.0)
-    found = found.append_column("distance", distance)
-    return found.select(FOUND.names).cast(FOUND)
+    found = found.append_column("distance", distance).rename_columns(PLACED.names)
+    return found.cast(PLACED)

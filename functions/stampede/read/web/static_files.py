@@ -1,4 +1,7 @@
-"""Route of the pages' own files, style sheet and script: an address has a digest of its content."""
+"""Routes of the pages' own files, style sheet and scripts.
+
+An address has a digest of the file's content.
+"""
 
 from functools import cache
 from hashlib import blake2b
@@ -79,3 +82,10 @@ async def get_static(request: Request) -> Response:
 async def get_robots(request: Request) -> Response:
     """`/robots.txt` (RFC 9309): what search engines are asked not to visit."""
     return PlainTextResponse(ROBOTS)
+
+
+async def get_icon(request: Request) -> Response:
+    """`/favicon.ico`: the picture in a browser's tab, also of images and JSON."""
+    content = (_FOLDER / "favicon.svg").read_bytes()
+    headers = {"Cache-Control": "public, max-age=86400"}
+    return Response(content, media_type="image/svg+xml", headers=headers)

@@ -31,7 +31,7 @@ ROUTES = {
     "ledger": ("/v1/ledger",),
     "bulk": ("/v1/cutouts", "/v1/lightcurves"),
 }
-OPEN = ("/health/liveness", "/health/readiness", "/openapi.json")
+OPEN = ("/health/liveness", "/health/readiness", "/openapi.json", "/help", "/favicon.ico")
 
 
 def ask(read, path: str, token: str | None = None, scheme: str = "Bearer", **headers):
@@ -77,6 +77,17 @@ def test_a_token_opens_the_routes_of_its_scope(closed, tokens):
             other = ask(closed, path, tokens["ledger" if scope != "ledger" else "bulk"])
             assert other.status == 403
             assert f'scope="{scope}"' in other.headers["www-authenticate"]
+
+
+def test_a_person_is_told_what_to_do_about_a_closed_page(closed):
+    got = closed("/", headers={"Accept": "text/html,*/*;q=0.8"})
+    text = got.data.decode()
+    assert got.status == 401
+    assert got.headers["www-authenticate"] == 'Bearer realm="stampede"'
+    assert "Ask those who run it for access" in text
+    assert '<a href="/help#programs">' in text
+    assert "Authorization" not in text
+    assert ask(closed, "/help").status == 200
 
 
 def test_a_wrong_token_opens_nothing(closed, tokens):

@@ -12,9 +12,10 @@ import pytest
 
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from tests.read.pages.test_every_page import PAGES
+from tests.read.pages.test_every_page import PAGES, REAL_PAGES
 from tests.read.pages.test_ledger_page import filled, keep_histories, refuse, verdict_on
-from tests.support.read.read_service import LSST_OBJECT, serving
+from tests.support.alerts import made_alerts
+from tests.support.read.read_service import LSST_ALERT, LSST_OBJECT, serving
 
 CHROMIUM = shutil.which("chromium")
 AXE = Path(__file__).parents[4] / "tools" / "axe"
@@ -79,8 +80,20 @@ def faults(browser, axe: str, urls: Iterable[str], scheme: str, width: int) -> l
 @pytest.mark.parametrize("width", [1400, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(read, browser, axe, scheme, width) -> None:
-    paths = (*PAGES, f"/objects/{LSST_OBJECT}?axis=mag", "/objects/ZTF99nothing")
+    paths = (
+        *PAGES,
+        f"/objects/{LSST_OBJECT}?axis=mag",
+        f"/alerts/{LSST_ALERT}",
+        "/objects/ZTF99nothing",
+    )
     found = faults(browser, axe, [read.url + path for path in paths], scheme, width)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.skipif(not made_alerts.REAL.exists(), reason="needs the real alerts")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_pages_of_real_alerts(real, browser, axe, scheme) -> None:
+    found = faults(browser, axe, [real.url + path for path in REAL_PAGES], scheme, 1400)
     assert not found, "\n".join(found)
 
 

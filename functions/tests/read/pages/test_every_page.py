@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from stampede import __version__
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from tests.support.read.html_page import Page, html
@@ -20,9 +21,21 @@ PAGES = (
     "/cone?ra=10&dec=-5&radius=5",
     "/ledger",
     "/docs",
+    "/help",
     f"/find?id={BOTH}",
     f"/objects/{ZTF_OBJECT}",
     f"/alerts/{ZTF_ALERT}",
+)
+REAL_PAGES = (
+    "/",
+    "/objects/ZTF21abiuvdk",
+    "/objects/313853517439697046",
+    "/objects/313853517439697046?axis=mag",
+    "/alerts/1642404680815015001",
+    "/alerts/170239611403501616",
+    "/nights/2021-07-01",
+    "/cone?ra=00:03:15.4&dec=%2B16:08:44&radius=5",
+    "/docs",
 )
 
 
@@ -32,7 +45,8 @@ def test_each_page_leads_to_the_others_and_is_gzipped_on_demand(read, path):
     page, _ = html(plain)
     assert "content-encoding" not in plain.headers
     links = {a["href"] for a in page.all("a")}
-    assert {"/", "/nights", "/cone", "/ledger", "/docs"} <= links
+    assert {"/", "/nights", "/cone", "/ledger", "/docs", "/help", "/help#units"} <= links
+    assert f"Stampede {__version__} keeps every alert" in plain.data.decode()
     assert len(page.all("h1")) == 1
     packed = read(path, headers={"Accept-Encoding": "br, gzip;q=0.8"})
     assert packed.headers["content-encoding"] == "gzip"
@@ -41,6 +55,41 @@ def test_each_page_leads_to_the_others_and_is_gzipped_on_demand(read, path):
     assert len(gzip.decompress(packed.data)) == pytest.approx(len(plain.data), abs=100)
     refused = read(path, headers={"Accept-Encoding": "gzip;q=0, identity"})
     assert "content-encoding" not in refused.headers
+
+
+def test_anchors_that_pages_lead_to_exist(read):
+    """Of this page and of others, so that help is where it is looked for."""
+    ids: dict[str, set[str]] = {}
+    for path in PAGES:
+        page, _ = html(read(path))
+        for href in {a["href"] for a in page.all("a") if "#" in a["href"]}:
+            to, _, anchor = href.partition("#")
+            to = to or path
+            if to not in ids:
+                other, _ = html(read(to))
+                ids[to] = {tag["id"] for _, tag in other.tags if "id" in tag}
+            assert anchor in ids[to], f"{path}: {href}"
+
+
+UNITS = r"\(TAI\)|µJy|AB mag|^±$|^MJD$|^reliability$"
+
+
+def test_units_have_tooltips(read):
+    """Wherever a table's head or the name of a value has one."""
+    shown = 0
+    for path in PAGES:
+        for name in re.findall(r"<(?:th|dt)\b[^>]*>([^<]*)</(?:th|dt)>", read(path).data.decode()):
+            assert path == "/help" or not re.search(UNITS, name), f"{path}: {name}"
+        shown += len(re.findall('<abbr title="[^"]{8,}">', read(path).data.decode()))
+    assert shown > 10
+
+
+def test_browsers_get_an_icon_for_their_tabs(read):
+    icon = read("/favicon.ico")
+    assert (icon.status, icon.headers["content-type"]) == (200, "image/svg+xml")
+    assert icon.data.startswith(b"<svg")
+    page, _ = html(read("/"))
+    assert [link["href"] for link in page.all("link") if link["rel"] == "icon"] == ["/favicon.ico"]
 
 
 def test_only_pages_are_gzipped_so(read):

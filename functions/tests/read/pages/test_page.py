@@ -19,7 +19,9 @@ from stampede.read.pages.object_choices import Choices
 from stampede.read.plots import light_curve as plot
 from stampede.read.plots import marks
 from stampede.read.plots.light_curve import Axis, Flux, Quantity, light_curve_svg
+from stampede.read.plots.numbers import measured
 from stampede.read.plots.ticks import date_of, date_ticks, nice_ticks
+from stampede.read.plots.value_range import Fit, outliers
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from tests.support.alerts.fits_files import ztf_source
@@ -54,7 +56,7 @@ def test_an_object_page_shows_plot_cutouts_table_and_downloads(read):
         assert read(link).status == 200, link
     assert len(page.all("circle")) >= 2
     assert str(ZTF_ALERT) in text
-    (script,) = page.all("script")
+    script, _ = page.all("script")
     got = read(script["src"])
     assert got.headers["content-type"] == "text/javascript; charset=utf-8"
     assert "immutable" in got.headers["cache-control"]
@@ -307,7 +309,7 @@ def test_one_unit_for_plot_and_table(read):
     names = {"flux": ("flux (µJy)", "flux (µJy)"), "mag": ("AB mag", "magnitude (AB)")}
     for axis, (column, name) in names.items():
         _, text = html(read(f"{OBJECT_PAGE}?axis={axis}"))
-        assert f"<th>{column}</th>" in text
+        assert re.search(f'<th><abbr title="[^"]+">{re.escape(column)}</abbr></th>', text)
         assert f">Difference {name}</text>" in text
 
 
@@ -316,8 +318,8 @@ def test_values_from_a_survey_are_escaped():
     rows = [point(evil, evil, 1, 59000.0, band=evil)]
     detections = pa.Table.from_pylist(rows, DETECTION)
     text = render(evil, detections, Choices(), {(1, evil)}, [], Part(1, 1, 0))
-    (script,) = Page(text).all("script")
-    assert script["src"].startswith("/static/object.")
+    sources = [script["src"] for script in Page(text).all("script")]
+    assert [source.split(".")[0] for source in sources] == ["/static/object", "/static/copy"]
     assert "<title>&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;%s 1.23 ±" in text
 
 
@@ -330,7 +332,7 @@ def test_a_plot_is_xml_with_a_mark_for_every_point():
     root = ElementTree.fromstring(light_curve_svg(table(rows)))
     titles = [title.text for title in root.iter("title")]
     assert "r 1.23 ± 0.10 µJy, MJD 59400.0000" in titles
-    assert "g limit 0.10 µJy (5 sigma), MJD 59398.0000" in titles
+    assert "g limit 0.100 µJy (5 sigma), MJD 59398.0000" in titles
     assert len(titles) == 4  # the forced point is NaN
 
 
@@ -399,6 +401,59 @@ def test_any_light_curve_can_be_plotted(rows, quantity):
     assert "nan" not in svg
     for mark in root.iter("circle"):
         assert np.isfinite(float(mark.get("cx")))
+
+
+def test_an_outlier_is_a_triangle_at_the_edge_and_is_counted():
+    rows = [point("a", "lsst", n, 6e4 + n, flux=1e3 * (n % 5), forced=True) for n in range(99)]
+    rows += [point("a", "lsst", 99, 60099.5, flux=-1e6, forced=True)]
+    rows += [point("a", "lsst", n, 6e4 + n, flux=2e5) for n in (100, 101)]
+    bulk, every = (light_curve_svg(table(rows), fit=fit) for fit in Fit)
+    assert bulk.count('class="edge"') == 1
+    assert '<g class="forced outside band-r"><path class="edge" d="M901.1 361.0h8l-4 7z">' in bulk
+    assert bulk.count("−1,000.00 ± 0.10 µJy") == 1
+    assert "edge" not in every
+    assert bulk.count("<title>") == every.count("<title>") == 102
+    low, high = (ElementTree.fromstring(svg).get("data-y").split() for svg in (bulk, every))
+    assert float(low[1]) > -30 > -1000 > float(high[1])
+    text = rendered(rows)
+    assert "1 point lies far from all others, outside of the plot" in text
+    assert 'href="/objects/a?fit=all">Plot every point</a>' in text
+    text = rendered(rows, Choices(fit=Fit.ALL))
+    assert 'href="/objects/a">Fit the plot to the others</a>' in text
+    assert '<input type="hidden" name="fit" value="all">' in text
+    assert "far from all others" not in rendered(rows, Choices(kinds=("detection",)))
+
+
+def test_the_only_detections_among_many_forced_points_are_no_outliers():
+    rows = [point("a", "lsst", n, 6e4 + n, flux=1e3 * (n % 5), forced=True) for n in range(999)]
+    rows += [point("a", "lsst", 1000 + n, 6e4 + n, flux=1e6) for n in range(9)]
+    assert "edge" not in light_curve_svg(table(rows))
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=200), st.integers(1, 3))
+def test_few_points_of_a_kind_are_outliers(values, kinds):
+    kind = np.arange(len(values)) % kinds
+    found = outliers(np.array(values), kind)
+    for one in range(kinds):
+        assert found[kind == one].sum() <= (kind == one).sum() / 50
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "is_mag", "texts"),
+    [
+        (19584.321, 412.3, False, ("19,584", "412")),
+        (2098.1234, 0.3456, False, ("2,098.12", "0.35")),
+        (-0.0004, 0.12, False, ("0.00", "0.12")),
+        (-45.678, 1.234, False, ("−45.7", "1.2")),
+        (20.64712, 0.0543, True, ("20.647", "0.054")),
+        (20.64712, 0.31, True, ("20.65", "0.31")),
+        (123.456, 0.0, False, ("123", "")),
+        (24.6512, np.nan, True, ("24.65", "")),
+        (np.nan, 1.0, False, ("", "")),
+    ],
+)
+def test_a_value_has_the_digits_that_its_error_leaves(value, error, is_mag, texts):
+    assert measured(value, error, is_mag) == texts
 
 
 @given(st.floats(-1e9, 1e9), st.floats(1e-3, 1e9), st.integers(3, 9))
