@@ -116,3 +116,37 @@ def test_programmes_that_are_not_stored_are_withheld(objects: MemoryObjects) -> 
     for read in serving(make_app(Settings(ztf_programids="2"), objects)):
         shown = {*ask(read, query)["programid"].to_pylist()} - {None}
         assert shown <= {2}
+
+
+@pytest.mark.parametrize(
+    ("table", "query"),
+    [
+        ("detections", "SELECT object_id FROM detections"),
+        ("detections", "SELECT object_id FROM detections WHERE object_id IN ({0})"),
+        ("detections", "SELECT COUNT(*) AS n FROM detections"),
+        ("positions", "SELECT * FROM objects"),
+        ("positions", "SELECT * FROM objects WHERE DISTANCE(POINT(ra, dec), POINT(1, 1)) < 180"),
+    ],
+)
+def test_a_result_that_lacks_damaged_rows_says_so(
+    read: Reader, objects: MemoryObjects, table: str, query: str
+) -> None:
+    ids = ask(read, "SELECT DISTINCT object_id FROM detections")["object_id"].to_pylist()
+    query = query.format(",".join(f"'{each}'" for each in ids))
+    whole = ask(read, query)
+    damaged = MemoryObjects()
+    for info in objects.list(""):
+        damaged.put(info.key, objects.get(info.key))
+    key = next(info.key for info in objects.list(f"tables/{table}/"))
+    damaged.put(key, bytes(len(objects.get(key))))
+    for broken in serving(make_app(Settings(ztf_programids="1,2,3"), damaged)):
+        parameters = urlencode({"LANG": "ADQL", "QUERY": query})
+        response = broken("/tap/sync", "POST", parameters.encode())
+        assert response.status == 200
+        assert f"damaged object of the table {table}" in response.headers["Stampede-Incomplete"]
+        assert b'<INFO name="incomplete"' in response.data
+        assert response.data.count(b"<TR>") <= whole.num_rows
+        made = broken("/tap/async", "POST", f"{parameters}&PHASE=RUN".encode())
+        job = made.headers["location"].removeprefix(broken.url)
+        assert b"COMPLETED" in broken(f"{job}?WAIT=60").data
+        assert b'<INFO name="incomplete"' in broken(f"{job}/results/result").data
