@@ -174,6 +174,8 @@ async def _set_phase(state: _State, job: Job, phase: str) -> None:
 async def _set_parameters(state: _State, job: Job, form: Form) -> None:
     if job.phase is not Phase.PENDING:
         raise BadQuery(f"parameters can be set while a job is pending: this one is {job.phase}")
+    if "UPLOAD" in form.values:
+        raise BadParameter("UPLOAD", "tables come with the request that makes a job")
     given = {name: value for name, value in form.values.items() if name in _KEPT}
     changed = job._replace(parameters={**job.parameters, **given})
     await tap.wanted_query(state.service, Form(changed.parameters, [], {}), 1.0)

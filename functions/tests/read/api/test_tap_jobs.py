@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import pyarrow as pa
 import pytest
 import pyvo
+from astropy.table import Table as AstropyTable
 from pyvo.dal.exceptions import DALQueryError
 
 from stampede.config.settings import Settings
@@ -57,6 +58,17 @@ def test_pyvo_runs_a_job(read: Reader, tap: pyvo.dal.TAPService, objects: Memory
 def test_run_async_does_all_at_once(tap: pyvo.dal.TAPService) -> None:
     found = tap.run_async("SELECT COUNT(*) AS n FROM objects")
     assert found["n"].tolist() == [OBJECTS]
+
+
+def test_a_job_keeps_its_uploads(tap: pyvo.dal.TAPService) -> None:
+    mine = AstropyTable({"id": [name(3), "none"]})
+    found = tap.run_async(
+        "SELECT m.id, o.detections FROM tap_upload.mine m LEFT JOIN objects o "
+        "ON o.object_id = m.id ORDER BY m.id DESC",
+        uploads={"mine": mine},
+    )
+    assert found["id"].tolist() == ["none", name(3)]
+    assert found["detections"].tolist() == [None, 5]
 
 
 def test_an_error_is_told(tap: pyvo.dal.TAPService) -> None:
@@ -139,6 +151,7 @@ def test_parameters_change_while_a_job_is_pending(read: Reader) -> None:
     job = post("/tap/async", LANG="ADQL", QUERY="SELECT TOP 1 ra FROM objects")
     assert post(f"{job}/parameters", QUERY="SELECT TOP 2 ra FROM objects") == job
     assert b"TOP 2" in read(f"{job}/parameters").data
+    assert post(f"{job}/parameters", UPLOAD="mine,param:file") == ""  # 400
     assert post(f"{job}/phase", PHASE="RUN") == job
     assert b"COMPLETED" in read(f"{job}?WAIT=30&PHASE=EXECUTING").data
     assert read(f"{job}/results/result").data.count(b"<TR>") == 2
