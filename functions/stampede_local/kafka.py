@@ -61,7 +61,12 @@ Configuration:
     Root: {level: WARN, AppenderRef: [{ref: stdout}]}
 """
 
-_JAVA = ["java", "-XX:+UseSerialGC", "-Xshare:auto", "-Djava.awt.headless=true"]
+# The full compiler does not pay off here: without it a start takes 3.0 s of CPU in place of 5.3, and
+# 200 MB in and out again 0.7 s in place of 1.2 (November 2026).
+_JAVA = [
+    *("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+    "-Djava.awt.headless=true",
+]
 
 
 class LocalKafka:
@@ -168,9 +173,8 @@ class LocalKafka:
         self._progress(f"making Kafka's data directory in {self.directory}")
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         done = subprocess.run(
-            # Half a second of work is too short for the full compiler to pay off.
             [
-                *(java[0], "-Xmx64m", "-XX:TieredStopAtLevel=1", *java[1:]),
+                *(java[0], "-Xmx64m", *java[1:]),
                 *("kafka.tools.StorageTool", "format"),
                 *(f"--cluster-id={cluster}", "-c", str(self._properties)),
             ],

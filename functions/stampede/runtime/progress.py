@@ -7,7 +7,7 @@ from contextlib import contextmanager
 Progress = Callable[[str], None]
 """Takes a line of text at each step."""
 
-SLOW_SECONDS = 2.5
+SLOW_SECONDS = 1.5
 """After this a person wonders what a command waits for."""
 
 
