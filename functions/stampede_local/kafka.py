@@ -61,7 +61,7 @@ Configuration:
     Root: {level: WARN, AppenderRef: [{ref: stdout}]}
 """
 
-# The full compiler does not pay off here: without it a start takes 3.0 s of CPU in place of 5.3, and
+# The full compiler does not pay off: without it a start takes 3.0 s of CPU in place of 5.3, and
 # 200 MB in and out again 0.7 s in place of 1.2 (November 2026).
 _JAVA = [
     *("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
