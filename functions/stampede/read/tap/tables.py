@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from stampede.alerts.columns import CUTOUT_LOCATION, DETECTION, POSITION
+from stampede.alerts.columns import CUTOUT_LOCATION, DETECTION
+from stampede.lookup.cone_search import FOUND
 from stampede.read.formats.light_curves import UCDS
 
 SCHEMA, TAP_SCHEMA, TAP_UPLOAD = "stampede", "tap_schema", "tap_upload"
@@ -71,9 +72,7 @@ def _field(name: str, kind: pa.DataType, doc: str) -> pa.Field:
 OBJECTS = TapTable(
     f"{SCHEMA}.objects",
     "an object: everything that was detected under one id; ra and dec are of one of its detections",
-    _described(
-        POSITION.field(name) for name in POSITION.names if name not in ("healpix", "programid")
-    ),
+    _described(field for field in FOUND if field.name != "distance"),
     ("object_id",),
 )
 DETECTIONS = TapTable(
