@@ -125,8 +125,8 @@ DETECTION = pa.schema(
             "total_flux",
             pa.float32(),
             "PSF flux on the science image, AB (lsst); flux + 10^((31.4 - magnr) / 2.5) where the "
-            "reference image has a source at the object's place, which is distnr < 1.4 (ztf; "
-            "explanation/total-flux.md); otherwise null, as in ztf's rows that 0.1.0 stored",
+            "reference image has a source at the object's place, which is distnr < 1.4 (ztf); "
+            "otherwise null, as in ztf's rows that 0.1.0 stored",
             "nJy",
         ),
         _column(

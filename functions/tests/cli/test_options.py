@@ -9,8 +9,9 @@ from typer.core import TyperCommand, TyperGroup
 from stampede.cli.main import app
 from stampede_local import cli as local
 
-# They use no system: `serve` is a part of one, with the settings that it is given; two make keys.
-WITHOUT = {"version", "serve", "token new", "proofs key"}
+# They use no system: `serve` is a part of one, with the settings that it is given; two make keys,
+# two read samples of alerts.
+WITHOUT = {"version", "serve", "token new", "proofs key", "inspect", "new survey"}
 
 
 def commands() -> Iterator[tuple[str, TyperCommand]]:

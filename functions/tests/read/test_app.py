@@ -67,6 +67,7 @@ def test_the_ledger_accounts_for_every_offset():
             "received": 5,
             "stored": {"count": 3, "intervals": [[10, 12], [14, 15]]},
             "dead_lettered": {"count": 1, "intervals": [[12, 13]]},
+            "accepted": {"count": 0, "intervals": []},
             "missing": {"count": 1, "intervals": [[13, 14]]},
             "deleted_with_topic": {"count": 0, "intervals": []},
             "in_flight": None,

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stampede.runtime.counts import counted
+
 SIZE, RADIUS = 260, 100
 """Units of the picture: its side, and the radius of the cone."""
 
@@ -41,7 +43,7 @@ def sky_plot_svg(ra: float, dec: float, radius: float, objects: Sequence[SkyObje
             f'<a href="{escape(one.href)}" aria-label="{title}"><circle cx="{x:.1f}" cy="{y:.1f}" '
             f'r="4.5"><title>{title}</title></circle></a>'
         )
-    label = f"{len(objects):,} objects within {radius:g}″, north up, east left"
+    label = f"{counted(objects, 'object')} within {radius:g}″, north up, east left"
     left, right = middle - RADIUS, middle + RADIUS  # of a square around the cone
     return (
         f'<svg class="skyplot" viewBox="0 0 {SIZE} {SIZE}" role="group" aria-label="{label}">'

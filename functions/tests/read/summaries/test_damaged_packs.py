@@ -85,7 +85,7 @@ def shown(read, path: str = DAY) -> tuple[set[int], bool]:
 def counted(read) -> tuple[str, bool]:
     """What `/nights` says of the number of alerts, and whether it may lack some."""
     got = read("/nights")
-    cell = re.search(r'wide">59400</td>(?:<td>(.*?)</td>)?<td>', html(got)[1])
+    cell = re.search(r'wide">59400</td>(?:<td>(.*?)</td>)?<td class="wide">', html(got)[1])
     return cell[1] or "", "Stampede-Incomplete" in got.headers
 
 

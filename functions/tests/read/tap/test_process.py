@@ -14,7 +14,7 @@ import pytest
 
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
-from tests.read.api.test_tap import name, sample
+from tests.read.tap.test_tap import name, sample
 from tests.support.read.read_service import Reader, serving
 
 SECONDS = 2.0

@@ -8,11 +8,11 @@ PLACES = {
     **{"digest": "[0-9a-f]{32}", "number": r"\d{10}", "night": r"\d+", "first": r"\d+"},
     **{"slice": "(?:all|[01]+)", "level": r"\d+", "part": r"\d+", "parts": r"\d+"},
     **{"survey": "[a-z]+", "schema": "[0-9a-f]+", "table": "[a-z]+"},
-    **{"topic": "[^/]+", "site": "[a-z]+", "steps": "[a-z-]+"},
-    **{"revision": r"\d{4}"},
+    **{"topic": "[^/]+", "name": "[^/]+", "site": "[a-z]+", "steps": "[a-z-]+"},
+    **{"revision": r"\d{4}", "job": "[0-9a-f]{10}-[0-9a-f]{32}"},
 }
 """What stands for a word in angle brackets."""
-SINCE_THE_LAST = ("proofs/", "proving/", "deadletters/accepted/")
+SINCE_THE_LAST = ("proofs/", "proving/", "deadletters/accepted/", "tap/")
 """Names that no release writes yet. The bucket of the next one has them; then this is emptied."""
 OF_PROGRAMMES = ("packs/", "thumbnails/", "packets/", "alerts/")
 """Names that may end in observing programmes."""

@@ -16,7 +16,7 @@ from stampede.read.app import make_app
 from stampede.read.errors import TooManyQueries
 from stampede.read.tap.jobs import ALIVE, Jobs, Phase
 from stampede.store.objects.memory import MemoryObjects
-from tests.read.api.test_tap import OBJECTS, name, sample
+from tests.read.tap.test_tap import OBJECTS, name, sample
 from tests.support.read.read_service import Reader, serving
 
 SLOW = (
