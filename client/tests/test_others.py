@@ -24,7 +24,8 @@ from stampede.store.tables.range_lookup import Ranges, rows_in
 from stampede.store.tables.table import Table
 from stampede_simulator.simulator import Fields, Simulator
 from tests.support.alerts.batch_decoders import make_batch_decoder
-from tests.support.read.read_service import ZTF_OBJECT, serving
+from tests.support.read.read_service import ZTF_OBJECT, point, serving
+from tests.support.store.rows import table as points_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,3 +103,39 @@ def test_lsdb_opens_a_catalogue_with_the_points_of_the_server(tmp_path: Path) ->
     assert opened["rows"] == len(served)
     assert opened["curves"] == served
     assert row["object_id"] in opened["near"]
+    assert opened["searched"] == {name: [name] for name in names[:3]}
+    assert opened["valid"]  # though no object is in a margin
+
+
+def test_a_cross_match_with_lsdb_is_all_pairs_also_over_edges_of_pixels(tmp_path: Path) -> None:
+    """A crowd about a corner of pixels of each order, and few objects elsewhere."""
+    chosen = np.random.default_rng(1)
+    ra = np.append(45 + chosen.normal(0, 0.01, 300), [200.0, 359.9999, 0.0001])
+    dec = np.append(chosen.normal(0, 0.01, 300), [60.0, -30.0, -30.0])
+    detections = [
+        point(f"o{n}", "ztf", n + 1, 59000.0, ra=each[0], dec=each[1])
+        for n, each in enumerate(np.column_stack([ra, dec]).tolist())
+    ]
+    rows, coverage = points_table(detections), Coverage.of({("alerts", 0): [0]})
+    objects, folder = MemoryObjects(), tmp_path / "sky"
+    Table(objects, POSITIONS).append(positions_of(rows), coverage)
+    Table(objects, DETECTIONS).append(rows, coverage)
+    done = hats.publish(objects, DirectoryObjects(folder), "sky", most=20)
+    assert done.pixels > 10
+    given = np.column_stack([ra, dec]) + chosen.normal(0, 5 / 3600, (len(ra), 2))
+    given[:, 0] %= 360
+    distances = separations(given, np.column_stack([ra, dec]))
+    expected = [[int(at), f"o{n}"] for at, n in np.argwhere(distances <= 10)]
+    opened = json.loads(run("lsdb", str(folder), "45", "0", json.dumps(given.tolist())))
+    assert opened["valid"]
+    assert opened["pairs"] == sorted(expected)
+
+
+def separations(ones: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Arcsec between each of some positions and each of others: (n, m)."""
+    first, second = (
+        np.stack([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)], axis=-1)
+        for ra, dec in (np.radians(places).T for places in (ones, others))
+    )
+    chords = np.linalg.norm(first[:, None] - second[None], axis=2)
+    return np.degrees(2 * np.arcsin(chords / 2)) * 3600

@@ -54,6 +54,7 @@ def hats(
     done = publish_catalogue(open_objects(settings), files, name, again=again, rights=rights)
     typer.echo(
         f"{counted(done.objects, 'object')} with {counted(done.points, 'point')} in "
-        f"{counted(done.pixels, 'pixel')} of order "
-        f"{done.order}; {counted(done.written, 'pixel')} written"
+        f"{counted(done.pixels, 'pixel')} up to order "
+        f"{done.order}; {counted(done.moving, 'moving object')} apart; "
+        f"{counted(done.written, 'pixel')} written"
     )

@@ -8,31 +8,33 @@ Later calls write only the pixels of objects that have new points.
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stampede.alerts.columns import DETECTION
-from stampede.alerts.healpix import cells_of
-from stampede.alerts.positions import CELLS, positions_of
+from stampede.alerts.positions import positions_of
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, NotFound, SetupError, StampedeError
+from stampede.handlers.hats.collection import Published, finish
+from stampede.handlers.hats.curves import with_curves
 from stampede.handlers.hats.files import (
-    INDEX,
-    INDEX_ORDER,
+    MARGIN,
+    MOVING,
+    OBJECTS,
+    Cell,
     Pixel,
-    Published,
     State,
     claim,
-    finish,
-    key_of,
     read_footer,
     read_pixel,
     read_state,
     write_pixel,
 )
+from stampede.handlers.hats.partitions import INDEX, Leaves
+from stampede.handlers.hats.places import ORDER, Places, places_in
 from stampede.handlers.hats.points import points_of
 from stampede.store.integrity.verified_objects import read_columns
 from stampede.store.objects.object_store import Objects
@@ -42,7 +44,6 @@ from stampede.store.parquet.checksums import FileMetaData
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.runs.run import RunInfo
 from stampede.store.runs.schema import DETECTIONS, POSITIONS
-from stampede.store.tables.range_lookup import Ranges, lacking, rows_in
 from stampede.store.tables.table import Table
 from stampede.telemetry import read_metrics
 from stampede.telemetry.logs import get_logger
@@ -51,10 +52,6 @@ log = get_logger()
 
 MOST_OBJECTS = 10_000
 """Objects in a pixel, which is made in memory: with 100 points each 200 MB."""
-FINEST = 12
-"""Order of the smallest pixels, of 50 arcsec."""
-POINTS = [field for field in DETECTION if field.name not in ("object_id", "survey", "withdrawn")]
-
 READ_IDS = 10_000
 """Objects whose points are looked up at once."""
 _DERIVE = (
@@ -62,7 +59,7 @@ _DERIVE = (
     "derives them; then publish again"
 )
 
-Pixels = dict[int, pa.Table]
+Pixels = dict[Cell, pa.Table]
 
 
 def publish(
@@ -109,23 +106,23 @@ def publish(
         programids = None if rights.programids is None else tuple(sorted(rights.programids))
         if before and before.programids != programids:
             before = None
-        places = _places(positions, rights)
+        places = places_in(positions, rights)
         ids = _ids(objects, [part for part in parts if not before or _is_new(part, before)])
-        _check_objects(detections, places, ids, rights)
-        where = _latest(places)
-        if not where.num_rows:
+        _check_objects(detections, places.all, ids, rights)
+        if not places.all.num_rows:
             raise SetupError("the store has no objects with a position: nothing to publish")
-        order = order_of(where[INDEX].to_numpy(), most)
-        pixels = _by_pixel(where, order)
-        footers, kept = _kept(files, before, order, pixels, places, ids)
+        leaves = Partitions.of(places, most)
+        pixels = leaves.pixels(places)
+        stale = leaves.around(_of(places.all, ids))
+        footers, kept = _kept(files, before, pixels, stale)
         claim(files)
-        todo = {n: pixels[n] for n in sorted(pixels.keys() - footers.keys())}
-        made = _write(files, detections, order, todo, kept, ids, rights)
-        stay = {n: before.pixels[n] for n in footers} if before else {}
-        footers |= {n: read_footer(files, order, n, pixel) for n, pixel in made.items()}
+        todo = {cell: pixels[cell] for cell in sorted(pixels.keys() - footers.keys())}
+        made = _write(files, detections, todo, kept, ids, rights)
+        stay = {cell: before.pixels[cell] for cell in footers} if before else {}
+        footers |= {cell: read_footer(files, cell, pixel) for cell, pixel in made.items()}
         runs = frozenset(part.key for part in parts)
-        state = State(order, stay | made, runs, coverage, programids)
-        return finish(files, name, state, footers, len(made))
+        state = State(stay | made, runs, coverage, programids)
+        return finish(files, name, state, footers, len(made), leaves.ids(places))
     finally:
         detections.close()
         positions.close()
@@ -177,50 +174,57 @@ def open_catalogue(settings: Settings, where: str) -> tuple[Objects, str]:
     return open_store(replace(first_site(settings), url=where)), unquote(where.rpartition("/")[2])
 
 
-def order_of(cells: np.ndarray, most: int) -> int:
-    """The least order at which no pixel has more than `most` of these cells of order 29."""
-    for order in range(FINEST):
-        counts = np.unique(cells >> 2 * (INDEX_ORDER - order), return_counts=True)[1]
-        if counts.max(initial=0) <= most:
-            return order
-    return FINEST
+class Partitions(NamedTuple):
+    """The pixels of the objects, and those of the objects that move."""
+
+    fixed: Leaves
+    moving: Leaves
+
+    @classmethod
+    def of(cls, places: Places, most: int) -> "Partitions":
+        """Those of which none has more than `most` objects, if it is not the smallest."""
+        return cls(*(Leaves(rows[INDEX].to_numpy(), most) for rows in places[1:]))
+
+    def pixels(self, places: Places) -> Pixels:
+        """The objects of each pixel, of margins too."""
+        found = _by_cell(OBJECTS, places.fixed, self.fixed.of(places.fixed[INDEX].to_numpy()))
+        found |= _by_cell(MOVING, places.moving, self.moving.of(places.moving[INDEX].to_numpy()))
+        rows, margins = self.fixed.margins(places.fixed[INDEX].to_numpy())
+        return found | _by_cell(MARGIN, places.fixed.take(pa.array(rows)), margins)
+
+    def around(self, rows: pa.Table) -> set[Cell]:
+        """The pixels that have or had any of these places, of margins too."""
+        cells = rows[INDEX].to_numpy()
+        places = {
+            OBJECTS: self.fixed.of(cells),
+            MOVING: self.moving.of(cells),
+            MARGIN: self.fixed.margins(cells)[1],
+        }
+        return {Cell(name, *leaf) for name, some in places.items() for leaf in some.tolist()}
+
+    def ids(self, places: Places) -> pa.Table:
+        """The pixel of each object that does not move."""
+        orders, numbers = self.fixed.of(places.fixed[INDEX].to_numpy()).T
+        folders = numbers // 10_000 * 10_000
+        columns = {
+            "object_id": places.fixed["object_id"],
+            "Norder": pa.array(orders.astype(np.uint8)),
+            "Dir": pa.array(folders.astype(np.uint64)),
+            "Npix": pa.array(numbers.astype(np.uint64)),
+        }
+        return pa.table(columns)
 
 
-def _places(table: Table, rights: Rights) -> pa.Table:
-    """Every place at which an object was seen, by object; the latest first."""
-    everywhere = Ranges(np.array([0]), np.array([CELLS]))
-    found = [rights.rows(rows) for rows in rows_in(table, everywhere)]
-    _check(table, everywhere)
-    rows = pa.concat_tables(found) if found else table.spec.no_rows
-    order = [(name, "ascending") for name in ("object_id", "survey")]
-    order += [(name, "descending") for name in ("last_mjd", "detections", "healpix")]
-    rows = rows.sort_by(order).select(["object_id", "survey", "ra", "dec"])
-    cells = cells_of(rows["ra"].to_numpy(), rows["dec"].to_numpy(), INDEX_ORDER)
-    return rows.add_column(0, INDEX, pa.array(cells.astype(np.int64)))
-
-
-def _latest(places: pa.Table) -> pa.Table:
-    """Of each object the latest place, by cell; an object that moves has several."""
-    first = np.ones(places.num_rows, bool)
-    if places.num_rows:
-        ids, surveys = places["object_id"].combine_chunks(), places["survey"].combine_chunks()
-        same = pc.and_(pc.equal(ids[1:], ids[:-1]), pc.equal(surveys[1:], surveys[:-1]))
-        first[1:] = ~np.asarray(same)
-    return places.filter(pa.array(first)).sort_by(INDEX)
-
-
-def _check(table: Table, ranges: Ranges) -> None:
-    for key, why in lacking(table, ranges).items():
-        raise Damaged(f"{key}: {why}; the catalogue would lack its objects")
-
-
-def _by_pixel(rows: pa.Table, order: int) -> Pixels:
-    """The rows of each pixel; they are sorted by cell."""
-    numbers = rows[INDEX].to_numpy() >> 2 * (INDEX_ORDER - order)
-    distinct, starts = np.unique(numbers, return_index=True)
-    ends = np.append(starts, len(numbers))[1:]
-    cut = zip(distinct, starts, ends, strict=True)
-    return {int(number): rows.slice(begin, end - begin) for number, begin, end in cut}
+def _by_cell(catalogue: str, rows: pa.Table, leaves: np.ndarray) -> Pixels:
+    """The rows of each pixel; `leaves` has order and number of that of each row."""
+    along = np.lexsort((leaves[:, 1], leaves[:, 0]))
+    rows, leaves = rows.take(pa.array(along)), leaves[along]
+    starts = np.flatnonzero(np.append(True, (leaves[1:] != leaves[:-1]).any(axis=1))[: len(leaves)])
+    ends = np.append(starts, len(leaves))[1:]
+    return {
+        Cell(catalogue, *leaves[begin].tolist()): rows.slice(begin, end - begin)
+        for begin, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    }
 
 
 def _check_offsets(stored: Coverage, located: Coverage, before: State | None) -> None:
@@ -247,95 +251,59 @@ def _check_objects(detections: Table, places: pa.Table, ids: pa.Array, rights: R
 
 
 def _kept(
-    files: Objects,
-    before: State | None,
-    order: int,
-    pixels: Pixels,
-    places: pa.Table,
-    ids: pa.Array,
-) -> tuple[dict[int, FileMetaData], dict[int, Pixel]]:
+    files: Objects, before: State | None, pixels: Pixels, stale: set[Cell]
+) -> tuple[dict[Cell, FileMetaData], dict[Cell, Pixel]]:
     """The footers of the pixels that stay as they are, and what is known of those that gain points.
 
     A pixel whose footer is not as it was written is neither: it is made anew.
     """
-    footers: dict[int, FileMetaData] = {}
-    if before is None or before.order != order:
-        return footers, {}
-    cells = places.filter(pc.is_in(places["object_id"], ids))[INDEX].to_numpy()
-    stale = set((cells >> 2 * (INDEX_ORDER - order)).tolist())
-    there = {n: pixel for n, pixel in before.pixels.items() if n in pixels}
-    for number in there.keys() - stale:
+    footers: dict[Cell, FileMetaData] = {}
+    there = {c: pixel for c, pixel in before.pixels.items() if c in pixels} if before else {}
+    for cell in sorted(there.keys() - stale):
         try:
-            footers[number] = read_footer(files, order, number, there[number])
+            footers[cell] = read_footer(files, cell, there[cell])
         except (Damaged, NotFound) as error:
-            log.error("damaged", key=key_of(order, number), why=error.message)
-    return footers, {n: there[n] for n in there.keys() & stale}
+            log.error("damaged", key=cell.key, why=error.message)
+    return footers, {cell: there[cell] for cell in there.keys() & stale}
 
 
 def _write(
     files: Objects,
     table: Table,
-    order: int,
     pixels: Pixels,
-    kept: Mapping[int, Pixel],
+    kept: Mapping[Cell, Pixel],
     ids: pa.Array,
     rights: Rights,
-) -> dict[int, Pixel]:
+) -> dict[Cell, Pixel]:
     """Write pixels; returns those that have objects with points.
 
     A pixel in `kept` also keeps the objects of its file that are none of `ids`. If
     its file is not what was written, all its objects are read from the store.
     """
-    written, damaged = dict[int, Pixel](), Pixels()
-    new = {n: _of(rows, ids) if n in kept else rows for n, rows in pixels.items()}
-    numbers, rows = [*new], [*new.values()]
+    written, damaged = dict[Cell, Pixel](), Pixels()
+    cells = [*pixels]
+    rows = [_of(pixels[cell], ids) if cell in kept else pixels[cell] for cell in cells]
     for some, points in points_of(table, rows) if rows else ():
-        points = rights.rows(points)
-        found = _with_curves(pa.concat_tables([rows[at] for at in some]), points)
-        made = _by_pixel(found, order)
-        for number in numbers[some.start : some.stop]:
-            here = made.get(number, found.slice(0, 0))
-            if number in kept:
+        found = with_curves([rows[at] for at in some], rights.rows(points))
+        for cell, here in zip(cells[some.start : some.stop], found, strict=True):
+            if cell in kept:
                 try:
-                    before = read_pixel(files, order, number, kept[number])
+                    before = read_pixel(files, cell, kept[cell])
                 except (Damaged, NotFound) as error:
-                    log.error("damaged", key=key_of(order, number), why=error.message)
-                    damaged[number] = pixels[number]
+                    log.error("damaged", key=cell.key, why=error.message)
+                    damaged[cell] = pixels[cell]
                     continue
                 before = before.filter(pc.invert(pc.is_in(before["object_id"], ids)))
-                here = pa.concat_tables([here, before.cast(here.schema)]).sort_by(INDEX)
+                here = pa.concat_tables([here, before.cast(here.schema)]).sort_by(ORDER)
             if here.num_rows:
-                written[number] = write_pixel(files, order, number, here)
+                written[cell] = write_pixel(files, cell, here)
     if damaged:
-        written |= _write(files, table, order, damaged, {}, ids, rights)
+        written |= _write(files, table, damaged, {}, ids, rights)
     return written
 
 
 def _of(rows: pa.Table, ids: pa.Array) -> pa.Table:
     return rows.filter(pc.is_in(rows["object_id"], ids))
-
-
-def _with_curves(rows: pa.Table, points: pa.Table) -> pa.Table:
-    """Objects with their points, by time, as `read` gives them; those that have any."""
-    keys = ["object_id", "survey"]
-    points = points.sort_by([(name, "ascending") for name in (*keys, "mjd", "source_id")])
-    numbers = points.select(keys).append_column("row", pa.array(np.arange(points.num_rows)))
-    groups = numbers.group_by(keys, use_threads=False).aggregate([("row", "min"), ("row", "count")])
-    rows = rows.join(groups, keys, join_type="inner", use_threads=False).sort_by(INDEX)
-    counts = rows["row_count"].to_numpy()
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    begins = np.repeat(rows["row_min"].to_numpy() - offsets[:-1], counts)
-    points = points.take(pa.array(begins + np.arange(offsets[-1])))
-    lists = [
-        pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), points[field.name].combine_chunks())
-        for field in POINTS
-    ]
-    curve = pa.StructArray.from_arrays(lists, [field.name for field in POINTS])
-    columns = [rows[name] for name in (INDEX, "object_id", "survey", "ra", "dec")]
-    return pa.table(
-        [*columns, rows["row_count"], curve],
-        [INDEX, "object_id", "survey", "ra", "dec", "points", "lightcurve"],
-    )
 
 
 def _is_new(part: RunInfo, before: State) -> bool:

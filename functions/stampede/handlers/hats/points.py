@@ -38,7 +38,7 @@ def points_of(
     table
         The table `detections`, refreshed.
     pixels
-        Of each pixel its objects: rows with `object_id` and `survey`.
+        Of each pixel its objects: rows with `object_id` and `survey`. An object may be in several.
 
     Yields
     ------
@@ -53,7 +53,7 @@ def points_of(
     Damaged, StoreDown
         If points cannot be read.
     """
-    ids = [name for rows in pixels for name in rows["object_id"].to_pylist()]
+    ids = sorted({name for rows in pixels for name in rows["object_id"].to_pylist()})
     few = len(ids) <= FEW
     found = table.lookup(ids) if few else DETECTIONS.no_rows
     if table.quarantined() or table.listing.omitted:
@@ -90,15 +90,18 @@ def _spill(
         for rows in _rows_of(table, parts):
             encoded = _names_of(rows).combine_chunks().dictionary_encode()
             found = _texts(encoded.dictionary)
-            at = np.minimum(np.searchsorted(names, found), len(names) - 1)
-            group_of_found = np.where(names[at] == found, groups[at], -1)
-            group_of_row = group_of_found[encoded.indices.to_numpy()]
-            for group in np.unique(group_of_row[group_of_row >= 0]).tolist():
-                if group not in writers:
-                    files[group] = folder / f"{group}.arrow"
-                    writer = pa.ipc.new_file(files[group], rows.schema, options=_OPTIONS)
-                    writers[group] = stack.enter_context(writer)
-                writers[group].write_table(rows.filter(pa.array(group_of_row == group)))
+            first, end = (np.searchsorted(names, found, side) for side in ("left", "right"))
+            while (first < end).any():  # an object of several pixels may be in several groups
+                at = np.minimum(first, len(names) - 1)
+                group_of_found = np.where(first < end, groups[at], -1)
+                group_of_row = group_of_found[encoded.indices.to_numpy()]
+                for group in np.unique(group_of_row[group_of_row >= 0]).tolist():
+                    if group not in writers:
+                        files[group] = folder / f"{group}.arrow"
+                        writer = pa.ipc.new_file(files[group], rows.schema, options=_OPTIONS)
+                        writers[group] = stack.enter_context(writer)
+                    writers[group].write_table(rows.filter(pa.array(group_of_row == group)))
+                first = first + 1
     return files
 
 
@@ -132,11 +135,13 @@ def _shown(rows: pa.Table) -> pa.Table:
 def _sorted_names(
     pixels: Sequence[pa.Table], group_of_pixel: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The names of all objects in order, and the group of each."""
+    """The names of all objects in order, and the group of each; a pair is there once."""
     names = np.concatenate([_texts(_names_of(rows).combine_chunks()) for rows in pixels])
     groups = np.repeat(group_of_pixel, [rows.num_rows for rows in pixels])
-    order = np.argsort(names, kind="stable")
-    return names[order], groups[order]
+    order = np.lexsort((groups, names))
+    names, groups = names[order], groups[order]
+    new = np.append(True, (names[1:] != names[:-1]) | (groups[1:] != groups[:-1]))
+    return names[new], groups[new]
 
 
 def _names_of(rows: pa.Table) -> pa.ChunkedArray:

@@ -37,7 +37,7 @@ def store(objects: Objects, names: str = "abcd", first: int = 0, source: int = 1
 
 def rows_of(files: Objects) -> list[dict]:
     """The rows of a catalogue, in the order of its pixels."""
-    keys = [info.key for info in files.list("dataset/Norder")]
+    keys = [info.key for info in files.list("objects/dataset/Norder")]
     tables = [pq.read_table(files.root / key, partitioning=None) for key in keys]
     return [row for table in tables for row in table.to_pylist()]
 
@@ -55,7 +55,7 @@ def files(tmp_path: Path) -> DirectoryObjects:
 
 
 def pixel_with(files: Objects, name: str) -> str:
-    for info in files.list("dataset/Norder"):
+    for info in files.list("objects/dataset/Norder"):
         rows = pq.read_table(files.root / info.key, partitioning=None)
         if name in rows["object_id"].to_pylist():
             return info.key

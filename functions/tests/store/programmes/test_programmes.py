@@ -183,7 +183,7 @@ def given_by_the_client(folder: Path) -> set[int]:
 def published(settings: Settings, folder: Path) -> set[int]:
     publish(open_objects(settings), DirectoryObjects(folder), "sky", rights=Rights.of(settings))
     found: set[int] = set()
-    for path in folder.glob("dataset/Norder=*/Dir=*/Npix=*.parquet"):
+    for path in folder.glob("*/dataset/Norder=*/Dir=*/Npix=*.parquet"):
         for row in pq.read_table(path, partitioning=None).to_pylist():
             found |= set(row["lightcurve"]["source_id"])
     return {one for one in found if one < CANDID}
