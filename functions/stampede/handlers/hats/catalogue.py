@@ -113,7 +113,7 @@ def publish(
             raise SetupError("the store has no objects with a position: nothing to publish")
         leaves = Partitions.of(places, most)
         pixels = leaves.pixels(places)
-        stale = leaves.around(_of(places.all, ids))
+        stale = leaves.around(_of(places.all, ids)) if before else set[Cell]()
         footers, kept = _kept(files, before, pixels, stale)
         claim(files)
         todo = {cell: pixels[cell] for cell in sorted(pixels.keys() - footers.keys())}

@@ -99,8 +99,10 @@ class Leaves:
             int64, (m,) and (m, 2), by row; a pair is there once.
         """
         fine, inverse = np.unique(cells >> _shift(MARGIN_ORDER), return_inverse=True)
-        pairs = [np.zeros((0, 3), np.int64), *self._margins_of(fine)]
+        at_edge = np.flatnonzero(_at_edge(fine, self.of(fine << _shift(MARGIN_ORDER))[:, 0]))
+        pairs = [np.zeros((0, 3), np.int64), *self._margins_of(fine[at_edge])]
         of_fine = np.unique(np.concatenate(pairs), axis=0)
+        of_fine[:, 0] = at_edge[of_fine[:, 0]]
         counts = np.bincount(of_fine[:, 0], minlength=len(fine))
         firsts = np.cumsum(counts) - counts
         each = counts[inverse]
@@ -117,6 +119,19 @@ class Leaves:
             others = self.of(around[at, column] << _shift(MARGIN_ORDER))
             differ = (others != self.of(some << _shift(MARGIN_ORDER))[at]).any(axis=1)
             yield np.column_stack([at[differ] + begin, others[differ]])
+
+
+def _at_edge(fine: np.ndarray, orders: np.ndarray) -> np.ndarray:
+    """Which cells of `MARGIN_ORDER` lie along the edge of their pixels, which have these orders.
+
+    In the nested scheme a cell's number has its two coordinates in a pixel as alternate bits.
+    """
+    inside = (np.int64(1) << 2 * (MARGIN_ORDER - orders)) - 1
+    found = np.zeros(len(fine), bool)
+    for alternate in (0x5555555, 0xAAAAAAA):
+        mask = inside & alternate
+        found |= (fine & mask == 0) | (fine & mask == mask)
+    return found
 
 
 def _shift(order: int | np.ndarray) -> np.ndarray:
