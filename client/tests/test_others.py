@@ -22,7 +22,7 @@ from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS, POSITIONS
 from stampede.store.tables.range_lookup import Ranges, rows_in
 from stampede.store.tables.table import Table
-from stampede_simulator.simulator import Fields, Simulator
+from stampede_simulator.simulator import Fields, Mix, Simulator
 from tests.support.alerts.batch_decoders import make_batch_decoder
 from tests.support.read.read_service import ZTF_OBJECT, point, serving
 from tests.support.store.rows import table as points_table
@@ -129,6 +129,26 @@ def test_a_cross_match_with_lsdb_is_all_pairs_also_over_edges_of_pixels(tmp_path
     opened = json.loads(run("lsdb", str(folder), "45", "0", json.dumps(given.tolist())))
     assert opened["valid"]
     assert opened["pairs"] == sorted(expected)
+
+
+def test_lsdb_opens_the_objects_that_move_apart(tmp_path: Path) -> None:
+    """Asteroids of Rubin's alerts, and each object once in one of the catalogues."""
+    simulator = Simulator(5, Fields(objects=40), Mix(lsst_share=1.0, solar_system=0.5))
+    alerts = [alert for alert in simulator.alerts(300) if alert.fault is None]
+    rows = make_batch_decoder(tmp_path, 70_000.0).detections([each.body for each in alerts]).rows
+    objects, folder = MemoryObjects(), tmp_path / "sky"
+    coverage = Coverage.of({("alerts", 0): range(len(alerts))})
+    Table(objects, POSITIONS).append(positions_of(rows), coverage)
+    Table(objects, DETECTIONS).append(rows, coverage)
+    done = hats.publish(objects, DirectoryObjects(folder), "sky")
+    opened = [json.loads(run("lsdb", str(each), "45", "0")) for each in (folder, folder / "moving")]
+    fixed, moving = (each["curves"].keys() for each in opened)
+    assert all(each["valid"] for each in opened)
+    assert (len(fixed), len(moving)) == (done.objects, done.moving)
+    assert not fixed & moving
+    seen = {alert.object_id for alert in alerts if alert.kind == "mover"}
+    assert moving <= seen
+    assert len(moving) > len(seen & fixed)  # those have one alert
 
 
 def separations(ones: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 
 import lsdb
 import pandas
-from hats.io.validation import is_valid_collection
+from hats.io.validation import is_valid_catalog
 from upath import UPath
 
 place = sys.argv[1]
@@ -26,7 +26,7 @@ curves = {
 }
 searched = {}
 with redirect_stdout(sys.stderr):  # it says what it searches for
-    for name in sorted(curves)[:3]:
+    for name in sorted(curves)[:3] if catalog.hc_collection else ():
         rows = catalog.id_search({"object_id": name}).compute()
         searched[name] = rows["object_id"].tolist()
 result = {
@@ -37,7 +37,7 @@ result = {
 }
 if "://" not in sys.argv[1]:  # it lists folders, which HTTP does not have
     logging.basicConfig(level=logging.WARNING)
-    result["valid"] = is_valid_collection(place, strict=True)
+    result["valid"] = is_valid_catalog(place, strict=True)
 if len(sys.argv) > 4:
     positions = pandas.DataFrame(json.loads(sys.argv[4]), columns=["ra", "dec"])
     positions["at"] = range(len(positions))
