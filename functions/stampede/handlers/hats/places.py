@@ -15,7 +15,7 @@ from stampede.store.tables.range_lookup import Ranges, lacking, rows_in
 from stampede.store.tables.table import Table
 
 MOVED = 5.0
-"""Arcsec between two places of an object that moves.
+"""Arcsec from the latest place of an object that moves to another of its places, at least.
 
 A fixed object's detections scatter less: ZTF takes those within 1.5 arcsec for one object.
 """
