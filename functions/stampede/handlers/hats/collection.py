@@ -150,7 +150,8 @@ def _write_index(files: Objects, name: str, ids: pa.Table) -> set[str]:
     """
     ids = ids.sort_by([(column, "ascending") for column in ids.column_names])
     names = ids["object_id"].to_pylist()
-    ends = [n for n, each in enumerate(names, 1) if not crc32(each.encode()) % IDS_OF_PART]
+    last = {name: n for n, name in enumerate(names, 1)}  # two surveys may have an id
+    ends = [n for name, n in last.items() if not crc32(name.encode()) % IDS_OF_PART]
     cuts = sorted({0, *ends, len(names)})
     footers, keys = [], set()
     for begin, end in pairwise(cuts):

@@ -163,3 +163,20 @@ def test_a_catalogue_of_an_older_version_is_replaced(tmp_path: Path) -> None:
     roots = {info.key for info in files.list("") if info.key.count("/") == 0}
     assert roots == {"collection.properties", "stampede.json", "notes.txt"}
     assert not [*files.list("dataset/")]
+
+
+def test_the_index_has_each_object_once_also_where_two_surveys_have_an_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collection, "IDS_OF_PART", 1)  # a file for each id
+    objects, files = MemoryObjects(), DirectoryObjects(tmp_path / "sky")
+    points = [
+        point(name, survey, 1, 59000.0, ra=ra)
+        for name, survey, ra in (("a", "ztf", 10.0), ("a", "lsst", 200.0), ("b", "ztf", 10.0))
+    ]
+    add(objects, points_table(points), Coverage.of({("t", 0): [0]}))
+    publish(objects, files, "sky")
+    parts = [rows for key, rows in contents(files).items() if "/index/" in key]
+    assert sorted(row["object_id"] for rows in parts for row in rows) == ["a", "a", "b"]
+    cells = {Cell("objects", row["Norder"], row["Npix"]).key for rows in parts for row in rows}
+    assert cells == listed(files)
