@@ -29,7 +29,7 @@ def page() -> str:
 def commands() -> Iterator[tuple[str, ...]]:
     """The words of each command: ("audit",) or ("deadletters", "list")."""
     installed = {point.name for point in entry_points(group="stampede.commands")}
-    if not installed & {command.name for command in app.registered_commands}:
+    if not installed <= {command.name for command in app.registered_commands}:
         add_installed_commands()
     for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
         if below := getattr(command, "commands", None):
