@@ -52,6 +52,9 @@ _RECENT = pa.schema(
 )
 _ALERT = re.compile(r"[1-9][0-9]{0,18}")
 _OBJECT = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+# What Rubin's names in the form of the IAU have before the id.
+_NAME_OF_ALERT = re.compile(r"^LSST-AP-DS-(?=[0-9])", re.IGNORECASE)
+_NAME_OF_OBJECT = re.compile(r"^LSST-AP-DO-(?=[0-9])", re.IGNORECASE)
 
 
 def alert(
@@ -253,7 +256,7 @@ def _moment_of_many(asof: MomentOfMany) -> str:
 
 def checked_alert(alert_id: int | str) -> str:
     """The text of an alert id. Raises `BadInput`."""
-    if not _ALERT.fullmatch(text := _digits(alert_id)):
+    if not _ALERT.fullmatch(text := _NAME_OF_ALERT.sub("", _digits(alert_id))):
         raise BadInput(
             f"{alert_id!r:.60} is no alert id; give a diaSourceId or candid as int or str"
         )
@@ -262,7 +265,7 @@ def checked_alert(alert_id: int | str) -> str:
 
 def checked_object(object_id: int | str) -> str:
     """The text of an object id. Raises `BadInput`."""
-    if not _OBJECT.fullmatch(text := _digits(object_id)):
+    if not _OBJECT.fullmatch(text := _NAME_OF_OBJECT.sub("", _digits(object_id))):
         raise BadInput(
             f"{object_id!r:.60} is no object id; give a diaObjectId, ssObjectId or objectId"
         )

@@ -187,6 +187,13 @@ def test_what_is_no_alert_id_is_never_sent(bad: object) -> None:
         nowhere.alert(bad)  # type: ignore[arg-type]
 
 
+def test_names_of_rubin_are_ids(st: Client) -> None:
+    with pytest.raises(stampede_client.NotFound, match=r"no alert 12345 "):
+        st.cutouts("LSST-AP-DS-12345")
+    named = st.lightcurve(f"LSST-AP-DO-{LSST_OBJECT}")
+    assert len(named) == len(st.lightcurve(LSST_OBJECT))
+
+
 @pytest.mark.parametrize("given", [np.int64(12345), "12345", 12345])
 def test_an_integer_of_numpy_is_an_id(st: Client, given: int | str) -> None:
     with pytest.raises(stampede_client.NotFound, match="no alert 12345"):

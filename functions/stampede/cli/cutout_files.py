@@ -66,7 +66,7 @@ def _fetch_batch(server: Server, ids: list[str], folder: Path) -> tuple[int, dic
     # What is no number is no id, but might be a path.
     partial = {each: folder / f"{each}.partial" for each in ids if each.isdecimal()}
     try:
-        with server.answer("/v1/cutouts", {"format": "tar"}, ids) as response:
+        with server.answer("/v1/cutouts", {"format": "tar"}, {"ids": ids}) as response:
             files, absent = _extract(response, partial)
         whole = files.keys() - {*absent.get(UNREADABLE, ()), *_alerts_of(absent.get(DAMAGED, ()))}
         for alert_id in whole:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 from urllib.parse import urlencode
 
 import urllib3
@@ -54,10 +54,10 @@ class Server(NamedTuple):
         self,
         path: str,
         query: Mapping[str, str],
-        ids: list[str] | None = None,
+        body: Mapping[str, Any] | None = None,
         advice: str = "try again",
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """The response to a GET, or to a POST of `ids`; its body is yet to be read.
+        """The response to a GET, or to a POST of `body` as JSON; it is yet to be read.
 
         `advice` is what to do if it breaks off.
 
@@ -68,9 +68,9 @@ class Server(NamedTuple):
         try:
             with urllib3.PoolManager(headers=headers) as pool:
                 found = pool.request(
-                    "GET" if ids is None else "POST",
+                    "GET" if body is None else "POST",
                     f"{url}?{urlencode(query)}",
-                    json=None if ids is None else {"ids": ids},
+                    json=body,
                     retries=ATTEMPTS,
                     timeout=PATIENCE,
                     preload_content=False,
@@ -149,13 +149,13 @@ def copy(
     server: Server,
     path: str,
     query: Mapping[str, str],
-    ids: list[str] | None,
+    body: Mapping[str, Any] | None,
     out: Path | None,
     kind: str,
 ) -> bool:
     """Write a response to a file or to stdout; whether it is whole. If not, stderr says why."""
     advice = ADVICE if query.get("format") in NO_END else "try again"
-    with server.answer(path, query, ids, advice) as response, output(out, kind) as file:
+    with server.answer(path, query, body, advice) as response, output(out, kind) as file:
         piece = b""
         for piece in response.stream(PIECE):
             file.write(piece)

@@ -30,6 +30,13 @@ class Rows(StrEnum):
     VOTABLE = "votable"
 
 
+class Matches(StrEnum):
+    """Formats of the rows of a cross-match."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
 class Packet(StrEnum):
     """Formats of a packet."""
 
@@ -124,6 +131,30 @@ def cone(
 
 @get.command()
 @_of_place
+def match(
+    place: Place,
+    file: Annotated[
+        Path, typer.Argument(help="CSV or Parquet with the columns ra and dec, ICRS degrees")
+    ],
+    radius: Annotated[
+        str, typer.Option(help="arcsec, or with a unit: 0.5arcmin; up to 60 arcsec")
+    ] = "5",
+    format: Annotated[Matches, typer.Option("--format", help="of the rows")] = Matches.CSV,
+    out: Out = None,
+) -> None:
+    """Get the objects around each position in a file: a cross-match.
+
+    Each object is a row. Its column `position` is the number of the row of the file, from 0.
+    """
+    from stampede.cli.positions import read_positions
+
+    body = {"positions": read_positions(file)}
+    query = {"radius": radius, "format": str(format)}
+    _rows("/v1/cone", query, body, out, place.server())
+
+
+@get.command()
+@_of_place
 def lightcurve(
     place: Place,
     object_ids: Annotated[
@@ -154,7 +185,7 @@ def lightcurve(
         path = f"/v1/objects/{quote(ids[0], safe='')}/lightcurve"
         _rows(path, query, None, out, server)
     else:
-        _rows("/v1/lightcurves", query, ids, out, server)
+        _rows("/v1/lightcurves", query, {"ids": ids}, out, server)
 
 
 @get.command()
@@ -281,7 +312,7 @@ def _ids(given: list[str]) -> list[str]:
 def _rows(
     path: str,
     query: dict[str, str],
-    ids: list[str] | None,
+    body: dict[str, Any] | None,
     out: Path | None,
     server: Server,
     kind: str = "",
@@ -289,7 +320,7 @@ def _rows(
     from stampede.cli.download import copy
 
     with _to_the_end():
-        if not copy(server, path, query, ids, out, kind or query.get("format", "json")):
+        if not copy(server, path, query, body, out, kind or query.get("format", "json")):
             sys.exit(1)
 
 

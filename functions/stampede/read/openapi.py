@@ -146,7 +146,7 @@ def _patterns() -> dict[str, str]:
     rest = rf"[:m]{minutes}(\.[0-9]{{1,9}})?s?$"
     bands = "|".join(map(re.escape, surveys.bands()))
     return {
-        "alert_id_pattern": f"^({_up_to(MOST_ID)})$",
+        "alert_id_pattern": f"^(LSST-AP-DS-)?({_up_to(MOST_ID)})$",
         "object_id_pattern": f"^(?!{parameters.FLOAT.pattern}$){OBJECT_ID.pattern}$",
         "bands_pattern": f"^({bands})(,({bands}))*$",
         "hours_pattern": f"^([01]?[0-9]|2[0-3])[:h]{minutes}{rest}",

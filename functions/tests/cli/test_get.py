@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from socket import SHUT_RDWR, create_connection, create_server, socket
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import uvicorn
@@ -33,6 +34,8 @@ from stampede.handlers import cutouts
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.runs.schema import CUTOUTS, DETECTIONS
+from tests.read.api.test_cone import CENTRE, sample
+from tests.read.api.test_cone import store as store_points
 from tests.support.alerts.fits_files import source
 from tests.support.read.read_service import (
     BOTH,
@@ -99,6 +102,58 @@ def test_light_curves_as_they_were_known(tmp_path: Path) -> None:
         lacking = run("3", "--asof", "alert", "--format", "parquet", "--out", f"{tmp_path}/rows")
         assert (lacking.exit_code, pq.read_table(tmp_path / "rows").num_rows) == (1, 0)
         assert "no packet of that time is kept" in lacking.stderr
+
+
+def test_positions_in_a_file_are_matched(tmp_path: Path) -> None:
+    places = [[CENTRE.ra, CENTRE.dec], [200.0, 60.0], [CENTRE.ra, CENTRE.dec + 0.9]]
+    lines = (f"{number},{ra},{dec}" for number, (ra, dec) in enumerate(places))
+    (tmp_path / "a.csv").write_text("\n".join(["name,RA,Dec", *lines]))
+    columns = dict(zip(("raj2000", "dej2000"), zip(*places, strict=True), strict=True))
+    pq.write_table(pa.table(columns), tmp_path / "b")
+    for read in serving(make_app(Settings(), store_points(sample()))):
+        body = json.dumps({"positions": places}).encode()
+        sent = read("/v1/cone?radius=30&format=csv", "POST", body).data
+
+        def run(*words: object, url: str = read.url) -> Result:
+            return CliRunner().invoke(get, ["match", *map(str, words), "--url", url])
+
+        for name in ("a.csv", "b"):
+            assert run(tmp_path / name, "--radius", 30).stdout_bytes == sent
+        out = tmp_path / "rows.parquet"
+        words = ("--radius", "0.5arcmin", "--format", "parquet", "--out", out)
+        assert run(tmp_path / "b", *words).exit_code == 0
+    found = pq.read_table(out).select(["position", "object_id", "detections"]).to_pylist()
+    assert [tuple(each.values()) for each in found] == [
+        (0, "ZTF21near", 2),
+        (0, "ZTF21next", 1),
+        (2, "ZTF21far", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("id,dec\n1,2\n", "has no column 'ra' (or ra_deg, raj2000, ra_icrs): id, dec"),
+        ("ra,dec\n1,2\n3,\n", "row 2 is not on the sky: 3.0, nan"),
+        ("ra,dec\n400,2\n", "row 1 is not on the sky: 400.0, 2.0"),
+        ("ra,dec\n00:03:15.4,2\n", "the column 'ra' is not in degrees, as numbers"),
+        ("ra,dec\n", "has no position"),
+        ("ra,dec\n" + "1,2\n" * 100_001, "has 100,001 positions, and a request takes 100,000"),
+        ("PAR1", "is no CSV or Parquet file"),
+        ("", "is no CSV or Parquet file"),
+        (None, "cannot read"),
+    ],
+)
+def test_a_file_without_positions_is_named_with_its_fault(
+    run, tmp_path: Path, text: str | None, why: str
+) -> None:
+    file = tmp_path / "positions"
+    if text is not None:
+        file.write_text(text)
+    error = run("match", file).exception
+    assert isinstance(error, SetupError)
+    assert str(file) in error.message
+    assert why in error.message
 
 
 def test_text_on_stdout_ends_its_line_and_a_file_has_the_bytes_of_the_server(

@@ -116,6 +116,7 @@ def asof(request: Request) -> Moment | None:
     text = request.query_params.get("asof")
     if text is None:
         return None
-    if text.isascii() and text.isdigit() and int(text[:20]) > MJD[1]:
+    is_id = text.isascii() and text.isdigit() and int(text[:20]) > MJD[1]
+    if is_id or parameters.DETECTION_NAME.fullmatch(text):
         return Moment(alert_id=parameters.alert_id(text, "asof"))
     return Moment(mjd=parameters.number(request.query_params, "asof", *MJD))

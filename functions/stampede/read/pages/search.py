@@ -12,6 +12,7 @@ from stampede.lookup.errors import BadParameter
 from stampede.lookup.lookup import Lookup
 from stampede.read.pages import page as pages
 from stampede.read.service import service_of
+from stampede.read.web.parameters import DETECTION_NAME, OBJECT_NAME
 
 RADIUS = "5"
 """Arcseconds around a position that is typed without a radius."""
@@ -24,8 +25,6 @@ _UNIT = re.compile(r"\s+(arcsec|arcmin|deg|[\"″'′°])$")
 _JOINED = re.compile(r"([0-9.:]+:[0-9.:]+)([-+][0-9.:]+)")
 # A name that says where its object is, as the IAU recommends: JHHMMSS.s+DDMMSS.
 _NAMED = re.compile(r"(?:\S+\s+)?J(\d\d)(\d\d)(\d\d(?:\.\d+)?)([-+]\d\d)(\d\d)(\d\d(?:\.\d+)?)")
-# Rubin's names of its objects and detections in the IAU's form: their ids after a prefix.
-_OF_RUBIN = re.compile(r"LSST-AP-D[OS]-(\d{1,19})", re.IGNORECASE)
 # The ids in an address: of ZTF's objects, and long numbers.
 _IN_ADDRESS = re.compile(r"ZTF\d\d[a-z]{7}|(?<!\d)\d{15,19}(?!\d)")
 _OF_TNS = re.compile(r"(?:SN|AT|TDE)\s*\d{4}[A-Za-z]{1,5}", re.IGNORECASE)
@@ -50,7 +49,7 @@ def id_in(text: str) -> str:
     """The id in an address of a broker's page, or in a name of Rubin's; else the text itself."""
     if text.startswith(("http://", "https://")):
         return next(iter(_IN_ADDRESS.findall(text)), text)
-    of_rubin = _OF_RUBIN.fullmatch(text)
+    of_rubin = OBJECT_NAME.fullmatch(text) or DETECTION_NAME.fullmatch(text)
     return of_rubin[1] if of_rubin else text
 
 

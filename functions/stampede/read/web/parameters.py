@@ -23,6 +23,9 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 # with a hole. From 2^53 on it may be another id than was meant.
 FLOAT = re.compile(r"[0-9]{1,40}(\.[0-9]{0,40}([eE]\+?[0-9]{1,2})?|[eE]\+?[0-9]{1,2})")
 EXACT = 2.0**53
+# Names in the form that the IAU recommends, of Rubin's Alert Production: prefixes before its ids.
+OBJECT_NAME = re.compile(r"LSST-AP-DO-([0-9]{1,19})", re.IGNORECASE)
+DETECTION_NAME = re.compile(r"LSST-AP-DS-([0-9]{1,19})", re.IGNORECASE)
 _REPEATABLE = {"band", "bands", "kinds"}
 
 
@@ -45,9 +48,12 @@ def check_names(query: QueryParams, known: Collection[str]) -> None:
 def alert_id(text: object, parameter: str = "alert_id") -> int:
     """A candid or diaSourceId: a positive 64-bit integer, as text or number.
 
-    An id has one spelling: no sign, no leading zeros.
+    An id has one spelling: no sign, no leading zeros. Rubin's name of a detection,
+    ``LSST-AP-DS-`` and the id, is taken too.
     """
     digits = _text_of(text)
+    if named := DETECTION_NAME.fullmatch(digits):
+        digits = named[1]
     if _ALERT_ID.fullmatch(digits) and (number := int(digits)) <= MOST_ID:
         return number
     plain = digits.lstrip("0")
@@ -57,8 +63,13 @@ def alert_id(text: object, parameter: str = "alert_id") -> int:
 
 
 def object_id(text: object, parameter: str = "object_id") -> str:
-    """An objectId, diaObjectId or ssObjectId: letters, digits and ``_ . + -``, up to 64."""
+    """An objectId, diaObjectId or ssObjectId: letters, digits and ``_ . + -``, up to 64.
+
+    Rubin's name of an object, ``LSST-AP-DO-`` and the id, is taken too.
+    """
     name = _text_of(text)
+    if named := OBJECT_NAME.fullmatch(name):
+        return named[1]
     if FLOAT.fullmatch(name) and float(name) >= EXACT:
         raise BadParameter(
             parameter,

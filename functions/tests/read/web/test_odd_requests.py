@@ -18,6 +18,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from tests.support.alerts.fits_files import source, ztf
 from tests.support.read.read_service import (
+    LSST_ALERT,
     LSST_OBJECT,
     NAN,
     ZTF_ALERT,
@@ -47,6 +48,23 @@ def ask(read, path, method="GET", body=None, headers=()):
         return got, got.read()
     finally:
         connection.close()
+
+
+def test_names_of_rubin_are_ids(read):
+    """`LSST-AP-DS-` before the id of a detection, `LSST-AP-DO-` before that of an object."""
+    alert, curve = f"/v1/alerts/{LSST_ALERT}", f"/v1/objects/{LSST_OBJECT}/lightcurve"
+    for prefix in ("LSST-AP-DS-", "lsst-ap-ds-"):
+        assert read(alert.replace("alerts/", f"alerts/{prefix}")).data == read(alert).data
+    named = curve.replace("objects/", "objects/LSST-AP-DO-")
+    assert read(named).data == read(curve).data
+    ids = [f"LSST-AP-DO-{LSST_OBJECT}", LSST_OBJECT]
+    many = [
+        read("/v1/lightcurves?format=csv", "POST", json.dumps({"ids": some}).encode()).data
+        for some in (ids, ids[1:])
+    ]
+    assert many[0] == many[1]
+    assert read(alert.replace("alerts/", "alerts/LSST-AP-DO-")).status == 400
+    assert read(curve.replace("objects/", "objects/LSST-AP-DS-")).status == 404
 
 
 WRONG = {
