@@ -1,6 +1,7 @@
 """A small store with invented alerts, and the read service over it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,3 +19,9 @@ def store() -> MemoryObjects:
 @pytest.fixture(scope="session")
 def read(store) -> Iterator[Reader]:
     yield from serving(make_app(Settings(), store))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A store of its own, a folder, which is listed at each request."""
+    return Settings(store=f"file://{tmp_path}/store", spool=tmp_path, refresh_seconds=0)

@@ -20,6 +20,7 @@ from stampede.lookup.packs.locations import no_such_cutout
 from stampede.read.compatible import measurements
 from stampede.read.compatible.questions import get, parameters_of, wanted
 from stampede.read.errors import NotHeld
+from stampede.read.formats import datalink
 from stampede.read.formats.votable import VOTableWriter
 from stampede.read.service import service_of
 from stampede.read.web import parameters
@@ -36,17 +37,9 @@ JSON = ("json", "application/json")
 FITS = ("fits", "application/fits")
 OCF = "application/x-avro-ocf"
 DATALINK = "application/x-votable+xml"
-# DataLink 1.1, section 3.2.
-UCDS = {
-    "ID": "meta.id;meta.main",
-    "access_url": "meta.ref.url",
-    "service_def": "meta.ref",
-    "error_message": "meta.code.error",
-    "description": "meta.note",
-    "semantics": "meta.code",
-    "content_type": "meta.code.mime",
-    "content_length": "phys.size;meta.file",
-}
+# DataLink 1.1, section 3.2, without the two columns that it leaves to the server.
+_OWN = {"content_qualifier", "local_semantics"}
+UCDS = {name: ucd for name, ucd in datalink.UCDS.items() if name not in _OWN}
 LINKS = (
     ("", "Alert packet (Avro OCF)", "#this", OCF),
     ("/cutouts", "Cutout images (FITS)", "#cutout", "application/fits"),

@@ -61,7 +61,7 @@ _LINKS = pa.schema(
         _text("local_semantics", "the same for the same links of other identifiers"),
     ]
 )
-_UCDS = {
+UCDS = {
     "ID": "meta.id;meta.main",
     "access_url": "meta.ref.url",
     "service_def": "meta.ref",
@@ -86,7 +86,7 @@ def document(links: Iterable[Link], overflow: bool, reasons: Sequence[str]) -> b
         Why links may be lacking.
     """
     rows = pa.Table.from_pylist([link._asdict() for link in links], _LINKS)
-    writer = VOTableWriter("links", _LINKS, _UCDS, infos={"standardID": STANDARD_ID})
+    writer = VOTableWriter("links", _LINKS, UCDS, infos={"standardID": STANDARD_ID})
     writer.overflow = overflow
     return writer.add(rows) + writer.end(Completeness(NONE, NONE, reasons))
 

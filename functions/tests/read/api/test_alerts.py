@@ -8,7 +8,6 @@ import tarfile
 import time
 import unittest.mock
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -60,11 +59,6 @@ MADE = {
     "no images": ztf(4, cutoutScience=None, cutoutTemplate=None, cutoutDifference=None),
     "one image": ztf(5, cutoutScience=None, cutoutDifference=None),
 }
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(store=f"file://{tmp_path}/store", spool=tmp_path, refresh_seconds=0)
 
 
 @pytest.fixture

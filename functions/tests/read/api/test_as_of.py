@@ -26,11 +26,6 @@ SIMULATED = 60
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(store=f"file://{tmp_path}/store", spool=tmp_path, refresh_seconds=0)
-
-
-@pytest.fixture
 def read(settings: Settings) -> Iterator[Reader]:
     yield from serving(make_app(settings))
 

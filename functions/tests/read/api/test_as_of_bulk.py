@@ -5,7 +5,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -29,11 +28,6 @@ from tests.support.read.read_service import BOTH, Reader, keep, sample_store, se
 from tests.support.store.stored_packets import store, ztf_with_images
 
 PATH = "/v1/lightcurves?withdrawn=true"
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(store=f"file://{tmp_path}/store", spool=tmp_path, refresh_seconds=0)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import gzip
 import io
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -25,11 +24,6 @@ from tests.support.alerts import fits_files, made_alerts
 from tests.support.alerts.fits_files import source
 from tests.support.read.read_service import Reader, serving
 from tests.support.store.stored_packets import FIELDS, store, ztf_with_images
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(store=f"file://{tmp_path}/store", spool=tmp_path, refresh_seconds=0)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +17,6 @@ from tests.support.read.read_service import Reader, serving
 from tests.support.store.stored_packets import store
 
 UNSAFE = '"><script>alert(1)</script>'
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(store=f"file://{tmp_path}/store", spool=tmp_path, refresh_seconds=0)
 
 
 @pytest.fixture
