@@ -65,7 +65,7 @@ def test_a_stranger_verifies_an_alert_of_each_survey(read: Reader, sent) -> None
         alert = max((each for each in sent if each.survey == survey), key=lambda each: each.mjd)
         done = verify(read, alert.alert_id)
         assert done.returncode == 0, done.stderr
-        assert "are signed and linked" in done.stdout
+        assert "which is signed and linked to all nights before" in done.stdout
 
 
 def test_a_stranger_verifies_a_proof_that_counts_dead_letters(settings: Settings) -> None:
