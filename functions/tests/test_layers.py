@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 OURS = ("stampede", "stampede_simulator", "stampede_local", "stampede_bench")
 MOST_MODULES = 17
-MORE_MODULES = {"stampede/cli": 27, "stampede/alerts": 19}
+MORE_MODULES = {"stampede/cli": 26, "stampede/alerts": 19}
 """A command is a module; the formats of alerts have parts in common. Neither may grow."""
 MOST_METHODS, MOST_LINES, MOST_PARAMETERS = 18, 40, 7
 NO_MIRRORS = ("tests/fixtures", "tests/fuzz", "tests/support", "tests/store/simulation")

@@ -146,7 +146,7 @@ def match(
 
     Each object is a row. Its column `position` is the number of the row of the file, from 0.
     """
-    from stampede.cli.positions import read_positions
+    from stampede.cli.files.positions import read_positions
 
     body = {"positions": read_positions(file)}
     query = {"radius": radius, "format": str(format)}
@@ -202,7 +202,7 @@ def cutouts(
     An alert that has a folder is not asked for again: the same command goes on where it stopped.
     An alert with a damaged image gets no folder.
     """
-    from stampede.cli.cutout_files import fetch
+    from stampede.cli.files.cutout_files import fetch
 
     ids, server = _ids(alert_ids), place.server()
     with _to_the_end():

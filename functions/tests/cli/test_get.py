@@ -24,8 +24,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from typer.testing import CliRunner, Result
 
-from stampede.cli import cutout_files
 from stampede.cli.download import Server
+from stampede.cli.files import cutout_files
 from stampede.cli.get import Place, get, recent, recent_lines
 from stampede.cli.main import app
 from stampede.config.settings import Settings

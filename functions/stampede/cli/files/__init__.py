@@ -1,0 +1,6 @@
+"""Files of `stampede get`: positions that it reads, images of alerts that it writes."""
+
+__all__ = [
+    "cutout_files",
+    "positions",
+]
