@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from stampede.cli.options import Data, results_console
+from stampede.runtime.counts import counted
 
 
 def purge(
@@ -44,8 +45,9 @@ def purge(
     console = results_console()
     for folder, number in sorted(counts.items()):
         runs = folder.startswith("tables/")
-        what = "runs with such rows" if runs and check else "runs rewritten" if runs else "objects"
-        console.print(f"{folder}: {number:,} {what}", highlight=False)
+        how = (" with such rows" if check else " rewritten") if runs else ""
+        text = f"{counted(number, 'run' if runs else 'object')}{how}"
+        console.print(f"{folder}: {text}", highlight=False)
     if not counts:
         programids = settings.ztf_programids
         console.print(f"nothing is of other programmes than {programids}", style="green")

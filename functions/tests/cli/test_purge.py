@@ -46,14 +46,14 @@ def test_it_counts_then_removes_and_the_ledger_stays_whole(
         "alerts: 1 object",
         "packets: 1 object",
         "packs: 1 object",
-        "tables/cutouts: 1 runs with such rows",
-        "tables/detections: 1 runs with such rows",
-        "tables/packets: 1 runs with such rows",
-        "tables/positions: 1 runs with such rows",
+        "tables/cutouts: 1 run with such rows",
+        "tables/detections: 1 run with such rows",
+        "tables/packets: 1 run with such rows",
+        "tables/positions: 1 run with such rows",
     ]
     removed = purge()
     assert removed.status == 0, removed.err
-    assert "tables/detections: 1 runs rewritten" in removed.out
+    assert "tables/detections: 1 run rewritten" in removed.out
     assert "packets/" in removed.err
     again = purge()
     assert (again.status, again.out) == (0, "nothing is of other programmes than 1\n")

@@ -150,6 +150,9 @@ def wanted_format(request: Request, types: dict[str, str]) -> str:
 
     The parameter `format` or DALI's RESPONSEFORMAT (a name or a media type) decides, otherwise
     Accept. Raises `BadParameter`, and `NotAcceptable` if Accept has none of the formats.
+
+    JSON alone in the Accept of a POST asks for nothing: curl's `--json` writes it there, by the
+    type of the body.
     """
     plain = {media_type.partition(";")[0]: name for name, media_type in types.items()}
     for key, text in request.query_params.items():
@@ -163,5 +166,7 @@ def wanted_format(request: Request, types: dict[str, str]) -> str:
     header = request.headers.get("accept") or "*/*"
     if accepted := preferred(header, tuple(plain)):
         return plain[accepted]
+    if request.method == "POST" and header == "application/json":
+        return next(iter(types))
     known = ", ".join(f"{name} ({media_type})" for media_type, name in plain.items())
     raise NotAcceptable(f"Accept has none of the formats {known}: {header[:80]!r}")

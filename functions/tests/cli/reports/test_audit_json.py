@@ -31,6 +31,7 @@ ENTRY: dict[str, type | tuple[type, ...]] = {
     "received": int,
     "stored": dict,
     "dead_lettered": dict,
+    "accepted": dict,
     "missing": dict,
     "in_flight": dict,
     "deleted_with_topic": dict,

@@ -54,3 +54,10 @@ def test_each_format_that_there_is(read: Reader, method: str, path: str) -> None
     for name in format["schema"]["enum"]:
         assert ask(read, method, path, "image/webp", f"format={name}").status == 200
     assert ask(read, method, path, "").status == 200
+
+
+@pytest.mark.parametrize(("method", "path"), [each for each in BY_ACCEPT if each[0] == "post"])
+def test_the_option_json_of_curl_asks_for_no_format(read: Reader, method: str, path: str) -> None:
+    got = ask(read, method, path, "application/json")
+    first = next(iter(describe()["paths"][path][method]["responses"]["200"]["content"]))
+    assert (got.status, got.headers["content-type"].partition(";")[0]) == (200, first)
