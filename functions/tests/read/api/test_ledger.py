@@ -99,12 +99,13 @@ def test_the_same_as_audit(objects, settings, topic) -> None:
         assert of(page, "cutouts", 1)["missing"]["count"] == 0
         assert of(page, "detections")["in_flight"] == {"count": 0, "intervals": []}
         for item in page["ledger"]:
-            del item["stored"]["intervals"], item["dead_lettered"]["intervals"]
+            for name in ("stored", "dead_lettered", "accepted"):
+                del item[name]["intervals"]
         topics = Topics((topic,))
         audited = [entry_json(entry, topics) for entry in audit(objects, settings, topics)]
         assert page["ledger"] == json.loads(json.dumps(audited))
         front = topics_of(read)
-        assert "<th>in flight</th>" in front
+        assert ">in flight</abbr></th>" in front
         assert '<td class="bad">1</td><td>8</td>' in front
         # What is committed and not stored is missing.
         commit(settings, topic, {0: 10, 1: 4})
