@@ -206,3 +206,17 @@ def test_each_folder_of_tests_mirrors_a_folder_of_a_package() -> None:
         if "/".join([*start, *below]).removesuffix("/") not in packages:
             alone.add(folder)
     assert not alone
+
+
+def test_a_test_watches_only_processes_that_it_started() -> None:
+    """Other tests of the same process leave a Ceph running, whose memory and CPU is not its own."""
+    everything = re.compile(r"\.Process\((os\.getpid\(\))?\)\.children\(")
+    place = ROOT / "functions/tests/support/children.py"
+    found = [
+        str(file.relative_to(ROOT))
+        for part in ("functions", "client", "e2e", "charts", "tools")
+        for file in (ROOT / part).rglob("*.py")
+        if file != place and everything.search(file.read_text())
+    ]
+    assert not found, f"{found}: use `tests.support.children.Children`"
+    assert everything.search(place.read_text())

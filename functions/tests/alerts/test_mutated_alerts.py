@@ -4,7 +4,6 @@ import resource
 from collections.abc import Iterator
 from typing import Any
 
-import psutil
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import HealthCheck, Phase, given, settings
@@ -16,6 +15,7 @@ from stampede.events.cloudevents.event import Event
 from stampede.events.workers.pool import Workers
 from tests.support.alerts import made_alerts
 from tests.support.alerts.hostile_alerts import HOSTILE
+from tests.support.children import Children
 from tests.support.events import comparing_storer
 
 pytestmark = pytest.mark.integration  # starts processes
@@ -73,33 +73,35 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BlockingPortal, Workers]]:
-    spool = tmp_path_factory.mktemp("spool")
+def running(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[BlockingPortal, Workers, Children]]:
+    spool, started = tmp_path_factory.mktemp("spool"), Children()
     with start_blocking_portal() as portal:
         # `flush_seconds` are of the clock too: at the end of them a batch fails as a whole.
         given = Settings(spool=spool, flush_seconds=3600)
         workers = Workers("fuzzing", comparing_storer.make, given)
         with portal.wrap_async_context_manager(workers):
-            yield portal, workers
+            yield portal, workers, started
 
 
 def outcomes(running: Any, messages: list[bytes]) -> list[Any]:
-    portal, workers = running
+    portal, workers, started = running
     events = [
         Event({"id": str(n), "source": "x#alerts", "subject": f"partition:0#{n}"}, message)
         for n, message in enumerate(messages)
     ]
-    begin = workers_cpu()
+    begin = taken_cpu(started)
     found = portal.call(workers.store_batch, events)
-    assert workers_cpu() - begin < MOST_CPU * len(messages)
+    assert taken_cpu(started) - begin < MOST_CPU * len(messages)
     return found
 
 
-def workers_cpu() -> float:
-    """Seconds of CPU of all processes that this one has started, alive or not."""
+def taken_cpu(started: Children) -> float:
+    """Seconds of CPU of the processes that are alive, and of those that ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = ended.ru_utime + ended.ru_stime
-    for process in psutil.Process().children():
+    for process in started():
         times = process.cpu_times()
         total += times.user + times.system
     return total
