@@ -1,6 +1,6 @@
 """Objects around a position, the nearest first, in bounded memory however many there are."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -78,6 +78,16 @@ def nearest_first(table: RefreshingTable, cone: Cone) -> Iterator[pa.Table]:
         new = ~np.logical_or.reduce([np.zeros(len(hashes), bool), *_among(hashes, seen)])
         seen.append(np.sort(hashes))
         yield found if new.all() else found.filter(pa.array(new))
+
+
+def first_rows(found: Iterable[pa.Table], most: int | None) -> Iterator[pa.Table]:
+    """The first `most` rows, all if that is None. Asks for no table after the one with the last."""
+    for table in found:
+        yield table[:most]
+        if most is not None:
+            most -= table.num_rows
+            if most <= 0:
+                return
 
 
 def objects_in(

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stampede.lookup import response_warnings, sky
-from stampede.lookup.cone_search import Cone, Times, nearest_first
+from stampede.lookup.cone_search import Cone, Times, first_rows, nearest_first
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.light_curves import count_detections, leave_uncounted
 from stampede.read.api.bulk import SlotResponse
@@ -41,12 +41,19 @@ async def get_cone(request: Request) -> Response:
     return await respond(request, found, writer, EXTENSIONS.get(format, format))
 
 
-def objects_around(service: ReadService, cone: Cone, counted: bool = True) -> Iterator[pa.Table]:
+def objects_around(
+    service: ReadService, cone: Cone, counted: bool = True, most: int | None = None
+) -> Iterator[pa.Table]:
     """The objects in a cone, rows of `FOUND`, the nearest first; with nulls if not `counted`.
 
     The light curves of those in a large cone go through the memory of large queries.
+
+    Parameters
+    ----------
+    most
+        Only so many. The light curves of others are not read.
     """
-    found = nearest_first(service.lookup.positions, cone)
+    found = first_rows(nearest_first(service.lookup.positions, cone), most)
     if not counted:
         return leave_uncounted(found)
     lookup = service.lookup if cone.radius <= SMALL else service.bulk_lookup

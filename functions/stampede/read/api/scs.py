@@ -36,7 +36,8 @@ async def get_cone(request: Request) -> Response:
         query = {name.upper(): value for name, value in request.query_params.multi_items()}
         cone, most = _cone(query), _most(query)
         writer = votable_writer(service_of(request).access.proxies.origin_of(request))
-        found = objects_around(service_of(request), cone)
+        one_more = None if most is None else most + 1  # tells that there are more
+        found = objects_around(service_of(request), cone, most=one_more)
         if not cone.radius or most == 0:
             found, writer.overflow = iter(()), most == 0
         elif most is not None:

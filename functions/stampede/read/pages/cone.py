@@ -32,10 +32,8 @@ async def cone_page(request: Request) -> Response:
 
 def _page(service: ReadService, cone: Cone, typed: Mapping[str, str]) -> str:
     rows: list[dict[str, Any]] = []
-    for table in objects_around(service, cone):
-        rows += table.slice(0, MOST + 1 - len(rows)).to_pylist()
-        if len(rows) > MOST:
-            break
+    for table in objects_around(service, cone, most=MOST + 1):
+        rows += table.to_pylist()
     more, rows = len(rows) > MOST, rows[:MOST]
     for row in rows:
         row["href"] = f"/objects/{quote(row['object_id'], safe='')}"

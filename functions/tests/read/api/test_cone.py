@@ -18,6 +18,7 @@ from stampede.lookup.cone_search import COUNTS, Cone, nearest_first
 from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.lookup.sky import Place
 from stampede.read.app import make_app
+from stampede.read.pages import cone as pages_cone
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import DETECTIONS, POSITIONS
@@ -195,6 +196,31 @@ def test_many_objects_are_counted_in_parts(monkeypatch) -> None:
     assert [each["object_id"] for each in found] == [f"o{n}" for n in range(30)]
     assert [each["detections"] for each in found] == [3] * 15 + [2] * 15
     assert len(csv) == 31
+
+
+def test_only_objects_of_the_answer_are_counted(monkeypatch) -> None:
+    """One more tells the page, and a Simple Cone Search with MAXREC, that there are others."""
+    monkeypatch.setattr(pages_cone, "MOST", 3)
+    asked: list[str] = []
+    of_objects = light_curves.LightCurves.of_objects
+
+    def noted(curves: light_curves.LightCurves, object_ids: list[str]) -> pa.Table:
+        asked.extend(object_ids)
+        return of_objects(curves, object_ids)
+
+    monkeypatch.setattr(light_curves.LightCurves, "of_objects", noted)
+    points = [
+        point(f"o{n:02}", "lsst", n + 1, 60000.0 + n, ra=10 + n / 3600, dec=0.0) for n in range(30)
+    ]
+    for read in serving(make_app(Settings(), store(points))):
+        text = html(read("/cone?ra=10&dec=0&radius=60"))[1]
+        assert text.count('<td class="text"><a href="/objects/o') == 3
+        assert asked == ["o00", "o01", "o02", "o03"]
+        asked.clear()
+        assert read("/v1/scs?RA=10&DEC=0&SR=1&MAXREC=1").data.count(b"<TR>") == 1
+        assert asked == ["o00", "o01"]
+        asked.clear()
+        assert len(objects_of(read, "ra=10&dec=0&radius=60")) == len(asked) == 30
 
 
 # Poles, both ends of right ascension, and anywhere.
