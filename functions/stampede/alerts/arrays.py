@@ -172,6 +172,50 @@ def chosen(table: pa.Table, names: Iterable[str]) -> pa.Table:
     return pa.table(columns)
 
 
+def head_of(
+    ids: tuple[pa.Array, pa.Array],
+    own: Rows,
+    mjd: pa.Array,
+    band: pa.Array,
+    names: tuple[str, str] = ("ra", "dec"),
+) -> pa.Table:
+    """One row per alert, as `Survey.head`, of a survey that says no time of processing.
+
+    Parameters
+    ----------
+    ids
+        Alert ids and object ids.
+    own
+        Its own measurement.
+    mjd
+        Times of the measurements, MJD TAI.
+    band
+        Their bands.
+    names
+        The fields of `own` with the position, ICRS degrees.
+    """
+    ra, dec = (own.get(name, type=pa.float64()) for name in names)
+    columns = {"alert_id": ids[0], "object_id": ids[1], "mjd": mjd, "band": band}
+    return pa.table({**columns, "ra": ra, "dec": dec, "processed_mjd": mjd})
+
+
+def images_of(table: pa.Table, name: str, *fields: str) -> pa.Array:
+    """The images in a field of the alerts; null where none was sent.
+
+    If it is a record, they are in the first of `fields` that it has. Raises `Unusable` if it has
+    none of them.
+    """
+    if name not in table.column_names:
+        return pa.nulls(len(table), pa.binary())
+    rows = Rows.of_table(table)
+    if fields:  # a struct may be null while its fields are not: `of_struct` knows both
+        rows = Rows.of_struct(table[name].chunk(0), f"{name}.")
+        if not any(map(rows.has, fields)):
+            raise Unusable(f"the schema's field {name} has no {' or '.join(fields)}")
+    data = rows.get(*fields or (name,), type=pa.binary())
+    return pc.if_else(pc.greater(pc.binary_length(data), 0), data, pa.scalar(None, data.type))
+
+
 def constant(value: Any, length: int) -> pa.Array:
     """An array of `value`, repeated."""
     return pa.repeat(value, length)

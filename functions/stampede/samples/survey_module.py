@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stampede.alerts.arrays import Rows, concat, explode, nanojansky, table_of
+from stampede.alerts.arrays import Rows, concat, explode, head_of, images_of, nanojansky, table_of
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.surveys import ztf
 from stampede.alerts.surveys.survey import FITS_MAGIC, Band, SkyAxes
@@ -59,29 +59,13 @@ def head_columns(fields: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]
 def head(table: pa.Table) -> pa.Table:
     """One row per alert, as `Survey.head`."""
     rows, own = Rows.of_table(table), Rows.of_table(table, f"{OWN_FIELD}.")
-    mjd = _mjd(own)
-    return pa.table(
-        {
-            "alert_id": $alert_id,
-            "object_id": $object_id,
-            "mjd": mjd,
-            "band": _band(own),
-            "ra": own.get("$ra", type=pa.float64()),
-            "dec": own.get("$dec", type=pa.float64()),
-            "processed_mjd": mjd,
-        }
-    )
+    ids = $alert_id, $object_id
+    return head_of(ids, own, _mjd(own), _band(own)$places)
 
 
 def cutout(table: pa.Table, kind: str) -> pa.Array:
     """The FITS files of one kind as sent; null where there is none."""
-    top, _, inner = CUTOUT_FIELDS[kind].partition(".")
-    if top not in table.column_names:
-        return pa.nulls(len(table), pa.binary())
-    column = table[top].chunk(0)
-    rows = Rows.of_struct(column, f"{top}.") if inner else Rows({top: column}, len(table))
-    data = rows.get(inner or top, type=pa.binary())
-    return pc.if_else(pc.greater(pc.binary_length(data), 0), data, pa.scalar(None, data.type))
+    return images_of(table, CUTOUT_FIELDS[kind]$stamps)
 
 
 def detections(table: pa.Table, heads: pa.Table) -> pa.Table:
@@ -195,7 +179,11 @@ def module_text(name: str, report: str, found: Guesses) -> str:
         upper=name.upper(),
         report=report,
         required="".join(f'    ("{path}",),\n' for path in required),
-        cutouts="".join(f'    "{kind}": "{path}",\n' for kind, path in found.cutouts.items()),
+        cutouts="".join(
+            f'    "{kind}": "{path.partition(".")[0]}",\n' for kind, path in found.cutouts.items()
+        ),
+        stamps="".join(f', "{name}"' for name in _stamps(found)),
+        places=_places(found),
         histories=_items(history.field for history in found.histories),
         forced=_items(history.field for history in found.histories if history.forced),
         magic="ztf.IMAGE_MAGIC" if found.gzipped else "FITS_MAGIC",
@@ -226,6 +214,17 @@ def _inner(found: Guesses) -> list[str]:
     """The fields of the own record that `head` needs."""
     ids = [path.partition(".")[2] for path in (found.alert_id, found.object_id) if "." in path]
     return [each for each in (*ids, found.time, found.band, found.ra, found.dec) if each]
+
+
+def _stamps(found: Guesses) -> list[str]:
+    """The fields of records that hold the images; none if the images are fields of the alert."""
+    return sorted({path.partition(".")[2] for path in found.cutouts.values() if "." in path})
+
+
+def _places(found: Guesses) -> str:
+    """The argument that names the position's fields, unless they have the usual names."""
+    names = found.ra, found.dec
+    return "" if names == ("ra", "dec") else ", (" + _items(names) + ")"
 
 
 def _items(names: Iterable[str]) -> str:

@@ -64,7 +64,11 @@ def nova(number: int = 1, **changes) -> dict:
 
 
 def nova_file(
-    path: Path, numbers: tuple[int, ...] = (1, 2), unit: str = "[uJy]", **changes
+    path: Path,
+    numbers: tuple[int, ...] = (1, 2),
+    unit: str = "[uJy]",
+    in_records: bool = False,
+    **changes,
 ) -> Path:
     """Alerts of an invented survey, which has neither ZTF's names nor its units."""
     kinds = {"obs_mjd": "double", "band": "string", "ra": "double", "decl": "double"}
@@ -79,7 +83,12 @@ def nova_file(
     cards = ("BITPIX  = 8", "NAXIS   = 2", "NAXIS1  = 4", "NAXIS2  = 4", "END")
     image = "".join(f"{card:80}" for card in ("SIMPLE  =                    T", *cards)).encode()
     image = image.ljust(2880) + bytes(2880)
-    records = [nova(n, **{"new_image": image, **changes}) for n in numbers]
+    sent: bytes | dict = image
+    if in_records:  # as ZTF sends its images
+        stamp = made_alerts.row_type("stamp", {"fileName": "string", "stampData": "bytes"})
+        schema = made_alerts.row_type("nova.alert", fields | {"new_image": stamp})
+        sent = {"fileName": "a.fits", "stampData": image}
+    records = [nova(n, **{"new_image": sent, **changes}) for n in numbers]
     path.write_bytes(made_alerts.contained(records, schema))
     return path
 
@@ -108,6 +117,12 @@ def test_a_survey_of_other_names_and_units(checkout: Path) -> None:
     assert (own["source_id"], own["object_id"], own["dec"]) == (1, "nova-1", -5.0)
     test = (checkout / survey_files.TESTS / "test_nova.py").read_text()
     assert '"mjd": 61001.25,' in test
+
+
+def test_images_in_records_are_stored_too(checkout: Path) -> None:
+    told = new("nova", nova_file(checkout / "a.avro", in_records=True), into=checkout)
+    assert "| science cutout | `new_image.stampData` |" in told
+    assert "The module decodes 2 of 2: 4 points of light curves and 2 cutouts." in told
 
 
 def test_a_flux_without_a_unit_is_a_doubt(checkout: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stampede.alerts.arrays import Rows, concat, explode, nanojansky, table_of
+from stampede.alerts.arrays import Rows, concat, explode, head_of, images_of, nanojansky, table_of
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.surveys import ztf
 from stampede.alerts.surveys.survey import Band, SkyAxes
@@ -60,24 +60,13 @@ def head_columns(fields: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]
 def head(table: pa.Table) -> pa.Table:
     """One row per alert, as `Survey.head`. The alert id is the candid."""
     rows, own = Rows.of_table(table), Rows.of_table(table, "candidate.")
-    mjd = _mjd(own)
-    return pa.table(
-        {
-            "alert_id": rows.get("candid", type=pa.int64()),
-            "object_id": rows.get("objectid", type=pa.string()),
-            "mjd": mjd,
-            "band": _band(own),
-            "ra": own.get("ra", type=pa.float64()),
-            "dec": own.get("dec", type=pa.float64()),
-            "processed_mjd": mjd,
-        }
-    )
+    ids = rows.get("candid", type=pa.int64()), rows.get("objectid", type=pa.string())
+    return head_of(ids, own, _mjd(own), _band(own))
 
 
 def cutout(table: pa.Table, kind: str) -> pa.Array:
     """The FITS files of one kind, gzipped; null where WINTER sent none."""
-    data = Rows.of_table(table).get(CUTOUT_FIELDS[kind], type=pa.binary())
-    return pc.if_else(pc.greater(pc.binary_length(data), 0), data, pa.scalar(None, data.type))
+    return images_of(table, CUTOUT_FIELDS[kind])
 
 
 def detections(table: pa.Table, heads: pa.Table) -> pa.Table:

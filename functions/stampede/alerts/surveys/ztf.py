@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stampede.alerts.arrays import Rows, concat, explode, nanojansky, table_of
+from stampede.alerts.arrays import Rows, concat, explode, head_of, images_of, nanojansky, table_of
 from stampede.alerts.bounds import DEFLATE_RATIO, MOST_IMAGE_BYTES, TooManyPixels, check_image
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.surveys.rubin import BANDS as RUBIN_BANDS
@@ -32,7 +32,6 @@ from stampede.alerts.surveys.survey import (
     NotFits,
     SkyAxes,
 )
-from stampede.errors import Unusable
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.decompression import NotWhole, TooLong, gunzip, gzip_begins
 from stampede.runtime.timescale import TAI_MINUS_UTC
@@ -90,34 +89,15 @@ def head(table: pa.Table) -> pa.Table:
     """One row per alert, as `Survey.head`. The alert id is the candid."""
     rows, own = Rows.of_table(table), Rows.of_table(table, "candidate.")
     object_id = rows.get("objectId", type=pa.string())
-    mjd = _mjd(own)
-    return pa.table(
-        {
-            "alert_id": pc.coalesce(
-                rows.get("candid", type=pa.int64()), own.get("candid", type=pa.int64())
-            ),
-            "object_id": pc.if_else(pc.not_equal(object_id, ""), object_id, None),
-            "mjd": mjd,
-            "band": _band(own),
-            "ra": own.get("ra", type=pa.float64()),
-            "dec": own.get("dec", type=pa.float64()),
-            "processed_mjd": mjd,
-            "programid": own.get("programid", type=pa.int32()),
-        }
-    )
+    top, inner = (each.get("candid", type=pa.int64()) for each in (rows, own))
+    ids = pc.coalesce(top, inner), pc.if_else(pc.not_equal(object_id, ""), object_id, None)
+    found = head_of(ids, own, _mjd(own), _band(own))
+    return found.append_column(PROGRAMID, own.get(PROGRAMID, type=pa.int32()))
 
 
 def cutout(table: pa.Table, kind: str) -> pa.Array:
     """The FITS files of one kind, gzipped; null where ZTF sent none."""
-    name = CUTOUT_FIELDS[kind]
-    if name not in table.column_names:
-        return pa.nulls(len(table), pa.binary())
-    # A struct may be null while its fields are not; `flatten` takes both into account.
-    stamps = Rows.of_struct(table[name].chunk(0), f"{name}.")
-    if not stamps.has("stampData"):
-        raise Unusable(f"the schema's field {name} has no stampData")
-    data = stamps.get("stampData", type=pa.binary())
-    return pc.if_else(pc.greater(pc.binary_length(data), 0), data, pa.scalar(None, data.type))
+    return images_of(table, CUTOUT_FIELDS[kind], "stampData")
 
 
 def check_file(image: bytes | memoryview) -> None:
