@@ -8,12 +8,13 @@ import stampede_client
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede_client import Client, retries
-from tests.support import tested_with
+from tests.support import surroundings, tested_with
 from tests.support.read.read_service import sample_store, serving
 
 
 def pytest_configure(config: pytest.Config) -> None:
     tested_with.register(config)
+    surroundings.register(config)
 
 
 @pytest.fixture(scope="session")

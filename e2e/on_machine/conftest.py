@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import tested_with
+from tests.support import surroundings, tested_with
 
 HERE = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
     tested_with.register(config)
+    surroundings.register(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

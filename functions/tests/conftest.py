@@ -25,7 +25,7 @@ from stampede_local.ceph import LocalCeph
 from stampede_local.kafka import LocalKafka
 from stampede_local.ports import free_port
 from stampede_local.process import Process, wait_until
-from tests.support import tested_with
+from tests.support import surroundings, tested_with
 from tests.support.served import Served
 from tests.support.store.ceph import minio_of
 from tests.support.versitygw import VersityGateway
@@ -46,6 +46,7 @@ SERVERS = {"ceph_packages", "ceph", "kafka_packages", "kafka", "gateway"}
 
 def pytest_configure(config: pytest.Config) -> None:
     tested_with.register(config)
+    surroundings.register(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
