@@ -1,42 +1,35 @@
 """The files of another archive: those of a folder, or below a prefix of an S3 bucket."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from stampede.errors import SetupError
 from stampede.ingest import files as local
 from stampede.ingest.records import FileAlert
+from stampede.ingest.tables import ENDINGS as TABLE_ENDINGS
+from stampede.ingest.tables import TableFile
 from stampede.store.objects.address import StoreAddress
 from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.open import open_store
 from stampede.store.parquet.range_file import ObjectFile
 
-TABLES = (".parquet", ".csv", ".json")
-"""Endings of files with ids, or with counts of nights."""
 SCHEME = "s3://"
 _LIMIT = 16 << 20  # bytes of an alert, and of an object that is got whole
 _PART = 8 << 20  # bytes of one GET of a larger object
 _AT_ONCE, _AHEAD = 16, 256
 
 
-class ArchiveFile(NamedTuple):
-    """A file: its name, and what opens it to read from any place."""
-
-    name: str
-    open: Callable[[], Any]
-
-
 class Folder(Protocol):
     """Where the files of another archive are."""
 
-    def tables(self) -> list[ArchiveFile]:
+    def tables(self) -> list[TableFile]:
         """All files, if one of them ends as tables do; else none."""
         ...
 
@@ -51,13 +44,13 @@ class LocalFolder:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def tables(self) -> list[ArchiveFile]:
+    def tables(self) -> list[TableFile]:
         """See `Folder.tables`."""
         path = self._path
         found = sorted(each for each in path.rglob("*") if each.is_file()) or [path]
-        if not any(each.name.endswith(TABLES) for each in found):
+        if not any(each.name.endswith(TABLE_ENDINGS) for each in found):
             return []
-        return [ArchiveFile(str(each), partial(each.open, "rb")) for each in found]
+        return [TableFile(str(each), partial(each.open, "rb")) for each in found]
 
     def alerts(self) -> Iterator[FileAlert]:
         """See `Folder.alerts`."""
@@ -95,12 +88,12 @@ class BucketFolder:
         )
         self.url = url
 
-    def tables(self) -> list[ArchiveFile]:
+    def tables(self) -> list[TableFile]:
         """See `Folder.tables`. Raises `StoreDown`."""
-        ends = (each.key for each in self._listed((*TABLES, *local.ENDINGS)))
-        if not next(ends, "").endswith(TABLES):
+        ends = (each.key for each in self._listed((*TABLE_ENDINGS, *local.ENDINGS)))
+        if not next(ends, "").endswith(TABLE_ENDINGS):
             return []
-        return [ArchiveFile(self._name(each), partial(self._file, each)) for each in self._listed()]
+        return [TableFile(self._name(each), partial(self._file, each)) for each in self._listed()]
 
     def alerts(self) -> Iterator[FileAlert]:
         """See `Folder.alerts`. Raises `StoreDown`."""
@@ -111,7 +104,7 @@ class BucketFolder:
                 for info, source in zip(some, pool.map(self._source, some), strict=True):
                     yield from local.read_one(self._name(info), source, _LIMIT)
         if not count:
-            endings = ", ".join((*TABLES, *local.ENDINGS))
+            endings = ", ".join((*TABLE_ENDINGS, *local.ENDINGS))
             raise SetupError(f"nothing in {self.url}: looked for objects that end in {endings}")
 
     def _listed(self, endings: tuple[str, ...] = ("",)) -> Iterator[ObjectInfo]:

@@ -1,19 +1,14 @@
 """An archive that is a list of ids: Parquet, CSV, or a HATS catalogue."""
 
-import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq  # noqa: TID251 - files of others have no checksums of ours
 
-from stampede.comparison.archive_files import TABLES, ArchiveFile
 from stampede.comparison.compare import Held, Place
 from stampede.errors import SetupError
+from stampede.ingest.tables import ENDINGS, TableFile, names_in, read_table
 from stampede.proofs.leaves import ID_BYTES, WIDTH, ids_of, no_entries, united
 
 COLUMNS = ("alert_id", "diaSourceId", "candid", "alertId")
@@ -24,7 +19,7 @@ KINDS = ("", "object", "source", "nested")
 """Kinds of HATS catalogues that have each row once; a margin repeats rows of its neighbours."""
 
 
-def tables_of(files: Sequence[ArchiveFile]) -> list[ArchiveFile]:
+def tables_of(files: Sequence[TableFile]) -> list[TableFile]:
     """The tables among files. Of HATS catalogues only their rows, and no margin or index.
 
     HATS: https://www.ivoa.net/documents/Notes/HATS/, "Properties file" and "Catalog types".
@@ -37,7 +32,7 @@ def tables_of(files: Sequence[ArchiveFile]) -> list[ArchiveFile]:
             kind = properties.get("dataproduct_type", properties.get("catalog_type", ""))
             catalogues[folder] = kind
     return [
-        each for each in files if each.name.endswith(TABLES) and _is_wanted(each.name, catalogues)
+        each for each in files if each.name.endswith(ENDINGS) and _is_wanted(each.name, catalogues)
     ]
 
 
@@ -51,7 +46,7 @@ def _is_wanted(name: str, catalogues: dict[str, str]) -> bool:
     return is_row and catalogues[folder] in KINDS
 
 
-def _properties(file: ArchiveFile) -> dict[str, str]:
+def _properties(file: TableFile) -> dict[str, str]:
     with file.open() as opened:
         lines = opened.read().decode(errors="replace").splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
@@ -64,7 +59,7 @@ class IdTables:
     So what only the other archive has is told in the end, as of night 0.
     """
 
-    def __init__(self, files: Sequence[ArchiveFile]) -> None:
+    def __init__(self, files: Sequence[TableFile]) -> None:
         self.faults: list[str] = []
         ids = np.concatenate([_ids_in(each) for each in files] or [np.zeros(0, np.int64)])
         each, counts = np.unique(ids, return_counts=True)
@@ -94,49 +89,13 @@ def _entries(ids: np.ndarray) -> np.ndarray:
     return united(no_entries(), entries)
 
 
-def names_in(file: ArchiveFile) -> list[str]:
-    """The paths of a table's columns. Raises `SetupError`."""
-    if file.name.endswith(".json"):
-        return [str(name) for name in read_table(file).column_names]
-    with _readable(file) as opened:
-        if file.name.endswith(".csv"):  # of which the beginning is enough
-            return [str(name) for name in pyarrow.csv.open_csv(opened).schema.names]
-        schema = pq.read_metadata(opened).schema
-        return [schema.column(number).path for number in range(len(schema))]
-
-
 def id_column(names: Sequence[str]) -> str | None:
     """The path of the column with ids; None if there is none."""
     found = (name for wanted in COLUMNS for name in names if wanted in name.split("."))
     return next(found, None)
 
 
-def read_table(file: ArchiveFile, columns: list[str] | None = None) -> pa.Table:
-    """A table, or these columns of it. Raises `SetupError`."""
-    with _readable(file) as opened:
-        if file.name.endswith(".parquet"):
-            return pq.ParquetFile(opened).read(columns)
-        if file.name.endswith(".csv"):
-            table = pyarrow.csv.read_csv(opened)
-        else:
-            table = pa.Table.from_pylist(json.load(opened))
-        return table.select(columns) if columns else table
-
-
-@contextmanager
-def _readable(file: ArchiveFile) -> Iterator[Any]:
-    """A file, opened. Raises `SetupError` if it, or what is read of it, is no table."""
-    try:
-        opened = file.open()
-        try:
-            yield opened
-        finally:
-            opened.close()
-    except (OSError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
-        raise SetupError(f"{file.name} cannot be read: {error}") from None
-
-
-def _ids_in(file: ArchiveFile) -> np.ndarray:
+def _ids_in(file: TableFile) -> np.ndarray:
     """The ids in a file. Raises `SetupError`."""
     name = id_column(names_in(file))
     if name is None:

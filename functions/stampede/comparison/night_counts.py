@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from stampede.comparison.archive_files import ArchiveFile
 from stampede.comparison.compare import Difference, Place, places_of
-from stampede.comparison.id_tables import id_column, names_in, read_table
+from stampede.comparison.id_tables import id_column
 from stampede.errors import SetupError
+from stampede.ingest.tables import TableFile, first_of, names_in, read_table
 from stampede.proofs.night_proof import latest_of
 from stampede.store.objects.object_store import Objects
 
@@ -38,7 +38,7 @@ class NightCounts:
     faults: list[str]
 
     @classmethod
-    def of(cls, files: Sequence[ArchiveFile], survey: str | None) -> "NightCounts | None":
+    def of(cls, files: Sequence[TableFile], survey: str | None) -> "NightCounts | None":
         """The counts in tables; None if these are tables of ids.
 
         `survey` is that of nights that do not name one. Raises `SetupError`.
@@ -47,7 +47,7 @@ class NightCounts:
         faults: list[str] = []
         for each in files:
             names = names_in(each)
-            night, count = (_one_of(wanted, names) for wanted in (NIGHTS, COUNTS))
+            night, count = (first_of(wanted, names) for wanted in (NIGHTS, COUNTS))
             if id_column(names) or night is None or count is None:
                 return None
             for row in read_table(each).to_pylist():
@@ -66,10 +66,6 @@ class NightCounts:
             ours = max((each.statement["alerts"] for each in latest_of(objects, *place)), default=0)
             theirs = self.counts.get(place, 0)
             yield Difference(*place, counts=(ours, theirs) if ours != theirs else None)
-
-
-def _one_of(wanted: Sequence[str], names: Sequence[str]) -> str | None:
-    return next((name for name in wanted if name in names), None)
 
 
 def _place(file: str, night: Any, survey: str | None) -> Place:

@@ -139,9 +139,10 @@ def test_positions_in_a_file_are_matched(tmp_path: Path) -> None:
         ("ra,dec\n00:03:15.4,2\n", "the column 'ra' is not in degrees, as numbers"),
         ("ra,dec\n", "has no position"),
         ("ra,dec\n" + "1,2\n" * 100_001, "has 100,001 positions, and a request takes 100,000"),
-        ("PAR1", "is no CSV or Parquet file"),
-        ("", "is no CSV or Parquet file"),
-        (None, "cannot read"),
+        ("PAR1", "cannot be read: "),
+        ("", "cannot be read: "),
+        ("ra,ra,dec\n1,2,3\n", "cannot be read: "),
+        (None, "cannot be read: No such file or directory"),
     ],
 )
 def test_a_file_without_positions_is_named_with_its_fault(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,14 @@ def read_positions(file: Path) -> list[list[float]]:
 
     Raises `SetupError`, which names the file and what is wrong with it.
     """
-    table = _table(file)
-    by_name = {name.lower(): number for number, name in enumerate(table.column_names)}
-    columns = [_column(table, by_name, names, file) for names in (RA, DEC)]
-    positions = [list(each) for each in zip(*columns, strict=True)]
+    from stampede.ingest.tables import TableFile, names_in, read_table
+
+    source = TableFile(str(file), partial(file.open, "rb"))
+    names = names_in(source)
+    columns = [_name(names, wanted, file) for wanted in (RA, DEC)]
+    table = read_table(source, columns)
+    values = [_numbers(table, name, file) for name in columns]
+    positions = [list(each) for each in zip(*values, strict=True)]
     if not positions:
         raise SetupError(f"{file} has no position")
     if len(positions) > MOST:
@@ -38,36 +43,25 @@ def read_positions(file: Path) -> list[list[float]]:
     return positions
 
 
-def _table(file: Path) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.parquet as pq  # noqa: TID251 - files of others have no checksums of ours
-    from pyarrow import csv
+def _name(names: list[str], wanted: tuple[str, ...], file: Path) -> str:
+    """The name of the first column that has one of the wanted ones."""
+    from stampede.ingest.tables import first_of
 
-    try:
-        with file.open("rb") as opened:
-            if opened.read(4) == b"PAR1":
-                return pq.read_table(file)
-        return csv.read_csv(file)
-    except OSError as error:
-        raise SetupError(f"cannot read {file}: {error.strerror or error}") from None
-    except (pa.ArrowException, ValueError) as error:
-        raise SetupError(f"{file} is no CSV or Parquet file: {error}") from None
+    if (name := first_of(wanted, names)) is None:
+        known = ", ".join(names[:10])
+        raise SetupError(
+            f"{file} has no column {wanted[0]!r} (or {', '.join(wanted[1:])}): {known}"
+        )
+    return name
 
 
-def _column(
-    table: pa.Table, by_name: dict[str, int], names: tuple[str, ...], file: Path
-) -> list[float]:
-    """The numbers of the first column that has one of these names; NaN for null."""
+def _numbers(table: pa.Table, name: str, file: Path) -> list[float]:
+    """The numbers of a column; NaN for null."""
     import pyarrow as pa
 
-    number = next((by_name[name] for name in names if name in by_name), None)
-    if number is None:
-        known = ", ".join(table.column_names[:10])
-        raise SetupError(f"{file} has no column {names[0]!r} (or {', '.join(names[1:])}): {known}")
     try:
-        values = table.column(number).cast(pa.float64()).fill_null(float("nan"))
+        values = table[name].cast(pa.float64()).fill_null(float("nan"))
     except pa.ArrowException:
-        name = table.column_names[number]
         raise SetupError(f"{file}: the column {name!r} is not in degrees, as numbers") from None
     found: list[float] = values.to_pylist()
     return found
