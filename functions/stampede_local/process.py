@@ -7,8 +7,8 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stampede.errors import SetupError
@@ -37,6 +37,20 @@ def wait_until(
         if time.monotonic() > deadline:
             raise process.failure(f"was not ready after {seconds:.0f} s")
         time.sleep(pause)
+
+
+@contextmanager
+def started(process: "Process", ready: Callable[[], bool]) -> Iterator["Process"]:
+    """A process that runs during the block, which begins when `ready()` is true.
+
+    Raises `SetupError` as `wait_until`.
+    """
+    process.start()
+    try:
+        wait_until(ready, process)
+        yield process
+    finally:
+        process.stop()
 
 
 def answers(url: str) -> bool:

@@ -23,7 +23,7 @@ from pathlib import Path
 import uvloop
 
 from stampede_local.ports import free_port
-from stampede_local.process import Process, wait_until
+from stampede_local.process import Process, started
 
 READ = 1 << 20  # most bytes of a splice
 MOST_PIPE = 32 << 20  # bytes; who is not root gets what /proc/sys/fs/pipe-max-size says
@@ -40,7 +40,6 @@ def link(directory: Path, port: int, milliseconds: int) -> Iterator[int]:
         *map(str, (near, port, milliseconds)),
     ]
     process = Process(f"link-{milliseconds}-ms", command, directory / f"link-{near}.log")
-    process.start()
 
     def listens() -> bool:
         with suppress(OSError):
@@ -48,11 +47,8 @@ def link(directory: Path, port: int, milliseconds: int) -> Iterator[int]:
             return True
         return False
 
-    try:
-        wait_until(listens, process)
+    with started(process, listens):
         yield near
-    finally:
-        process.stop()
 
 
 class Way:

@@ -18,7 +18,7 @@ from stampede_bench.peers.checkout import Checkout
 from stampede_bench.peers.rubin_ingester import aws
 from stampede_local.demo.oracle import read_record
 from stampede_local.ports import free_port
-from stampede_local.process import Process, answers, wait_until
+from stampede_local.process import Process, answers, started
 
 BUCKET = "peers-fink"
 NOTE = (
@@ -66,12 +66,8 @@ def server(context: Context, running: Servers, checkout: Checkout) -> Iterator[t
         },
     )
     url = f"http://{address}"
-    process.start()
-    try:
-        wait_until(partial(answers, f"{url}/api/v1/cutouts"), process)
+    with started(process, partial(answers, f"{url}/api/v1/cutouts")):
         yield process, url
-    finally:
-        process.stop()
 
 
 def path(count: int, alert: tuple[int, str]) -> str:

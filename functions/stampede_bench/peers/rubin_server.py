@@ -9,7 +9,7 @@ from stampede_bench.instruments.servers import Servers
 from stampede_bench.peers.checkout import Checkout
 from stampede_bench.peers.rubin_ingester import aws
 from stampede_local.ports import free_port
-from stampede_local.process import Process, answers, wait_until
+from stampede_local.process import Process, answers, started
 
 NOTE = (
     "unchanged. It answers with the gzipped packet: its client gunzips that, decodes it and takes "
@@ -35,12 +35,8 @@ def server(
         checkout.environment | aws(running),
     )
     url = f"http://127.0.0.1:{port}"
-    process.start()
-    try:
-        wait_until(partial(answers, f"{url}/v1/health"), process)
+    with started(process, partial(answers, f"{url}/v1/health")):
         yield process, url
-    finally:
-        process.stop()
 
 
 def path(alert_id: int) -> str:

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from stampede.errors import SetupError
-from stampede_local.process import Process, wait_until
+from stampede_local.process import Process, started, wait_until
 from tests.support.waiting import eventually, gone
 
 SLEEP = ["sleep", "60"]
@@ -78,6 +78,26 @@ def test_waiting_for_a_process_that_ended_reports_its_log(tmp_path: Path) -> Non
     process.start()
     with pytest.raises(SetupError, match=r"(?s)failing ended with status 3.*no disk"):
         wait_until(lambda: False, process)
+
+
+def test_a_started_process_runs_in_its_block_alone(tmp_path: Path) -> None:
+    process = Process("sleeper", SLEEP, tmp_path / "log")
+
+    def fail() -> None:
+        with started(process, lambda: process.running):
+            assert process.running
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert gone(process.pid)
+
+
+def test_a_started_process_that_is_never_ready_ends(tmp_path: Path) -> None:
+    process = Process("sleeper", SLEEP, tmp_path / "log")
+    with pytest.raises(ValueError, match="asked"):
+        started(process, lambda: int("asked") > 0).__enter__()
+    assert gone(process.pid)
 
 
 def test_a_missing_program_is_named(tmp_path: Path) -> None:

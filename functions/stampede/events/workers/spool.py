@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+from weakref import finalize
 
 if TYPE_CHECKING:  # what receives events needs no decoder (docs/adr/0054-native-code.md)
     from stampede.runtime.decompression import Bytes
@@ -83,8 +84,10 @@ class SpoolFile:
         """The file, or a new one if the file was removed. Raises `OSError`."""
         if self._file is None or not os.fstat(self._file.fileno()).st_nlink:
             self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115
-                suffix=self._suffix, dir=self.directory
+                suffix=self._suffix, dir=self.directory, delete=False
             )
+            # Unlike `delete`, this says nothing if the directory was removed before.
+            finalize(self._file, Path(self._file.name).unlink, missing_ok=True)
         return self._file
 
 
