@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from stampede.errors import SetupError
+from stampede.errors import Damaged, SetupError
 from stampede.proofs.leaves import ids_of, no_entries, united, without
 from stampede.proofs.night_proof import latest_of, nights_of
 from stampede.store.objects.object_store import Objects
@@ -53,7 +53,10 @@ class Archive(Protocol):
         ...
 
     def held(self, place: Place, ours: np.ndarray) -> tuple[np.ndarray, Held]:
-        """What both have of a night, without entries that are known to be equal: ours, and its."""
+        """What both have of a night, without entries that are known to be equal: ours, and its.
+
+        Raises `Damaged` if it cannot say what it has.
+        """
         ...
 
     def rest(self) -> np.ndarray:
@@ -129,7 +132,8 @@ def differences(
     """What differs in each night from `first` to `last`, of these surveys or of all.
 
     Yields a `Difference` for each night that either has, also if nothing differs. Nights of this
-    store are those that have proofs. Only a comparison of everything ends with what `rest` returns.
+    store are those that have proofs. A night that the archive cannot say is one of its `faults`.
+    Only a comparison of everything ends with what `rest` returns.
 
     Raises `SetupError` if there is no such night, `StoreDown`, `Damaged`, and as the archive does.
     """
@@ -137,7 +141,12 @@ def differences(
         entries = united(
             no_entries(), *(p.leaves(objects).read() for p in latest_of(objects, *place))
         )
-        yield difference(place, *other.held(place, entries))
+        try:
+            held = other.held(place, entries)
+        except Damaged as error:
+            other.faults.append(f"{place[0]} {place[1]}: {error.message}")
+            continue
+        yield difference(place, *held)
     everything = surveys is None and (first, last) == EVERY_NIGHT
     if everything and len(rest := other.rest()):
         yield Difference("any", 0, only_there=rest)

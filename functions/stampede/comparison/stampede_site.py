@@ -31,7 +31,7 @@ class StampedeSite:
     received
         Bytes of answers.
     faults
-        None.
+        See `Archive.faults`.
 
     Raises `SetupError` if it is not there, or refuses.
     """
@@ -43,6 +43,7 @@ class StampedeSite:
         self.received = 0
         self.faults: list[str] = []
         self._roots: dict[Place, tuple[str, int]] = {}
+        self._damaged: dict[Place, str] = {}
 
     def nights(self) -> list[Place]:
         """The surveys and nights that have proofs there."""
@@ -53,11 +54,15 @@ class StampedeSite:
             for each in page["proofs"]:
                 place = str(each["survey"]), int(each["night"])
                 self._roots[place] = each["root"], each["entries"]
+            for each in page.get("damaged", ()):
+                self._damaged[str(each["survey"]), int(each["night"])] = str(each["why"])
             if (before := page.get("next")) is None:
-                return sorted(self._roots)
+                return sorted({*self._roots, *self._damaged})
 
     def held(self, place: Place, ours: np.ndarray) -> tuple[np.ndarray, Held]:
         """See `Archive.held`."""
+        if why := self._damaged.get(place):
+            raise Damaged(f"the proof at {self._url} is damaged: {why}")
         root, count = self._roots.get(place, ("", 0))
         if not count:
             return ours, Held(no_entries())

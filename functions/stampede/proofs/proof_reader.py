@@ -1,9 +1,9 @@
 """What `read` answers of proofs: those of nights, and the path of an alert to its night's root."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from stampede.errors import Damaged, NotFound
 from stampede.proofs.leaves import ID_BYTES, StoredLeaves
@@ -23,6 +23,14 @@ class NoProof(NotFound):
     """The night has no proof, or not yet one with this alert."""
 
     name = "no-proof"
+
+
+class DamagedProof(NamedTuple):
+    """A night whose latest proof cannot be read, and why."""
+
+    survey: str
+    night: int
+    why: str
 
 
 class ProofReader:
@@ -58,20 +66,25 @@ class ProofReader:
 
     def newest(
         self, most: int, survey: str | None = None, before: int | None = None
-    ) -> Iterator[NightProof]:
+    ) -> list[NightProof | DamagedProof]:
         """The latest proofs of the latest `most` nights, those before a night if one is given.
 
-        The latest night first. Raises `StoreDown`, `Damaged`.
+        The latest night first. Raises `StoreDown`.
         """
-        found = [
+        places = [
             (name, night)
             for name, night in self.nights()
             if survey in (None, name) and (before is None or night < before)
         ]
-        nights = sorted({night for _, night in found})[-most:]
-        for name, night in found:
+        nights = sorted({night for _, night in places})[-most:]
+        found: list[NightProof | DamagedProof] = []
+        for name, night in places:
             if night >= nights[0]:
-                yield self.latest(name, night)
+                try:
+                    found.append(self.latest(name, night))
+                except Damaged as error:
+                    found.append(DamagedProof(name, night, error.message))
+        return found
 
     def nights(self) -> list[tuple[str, int]]:
         """The surveys and nights that have proofs, the latest night first. Raises `StoreDown`."""

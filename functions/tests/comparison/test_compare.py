@@ -23,7 +23,7 @@ from stampede.comparison.stampede_site import StampedeSite
 from stampede.config.settings import Settings
 from stampede.errors import SetupError
 from stampede.proofs.leaves import WIDTH, root_of_entries, united
-from stampede.proofs.night_proof import latest_of, nights_of
+from stampede.proofs.night_proof import keys_of, latest_of, nights_of
 from stampede.proofs.ranges import begins_of, digests_of, parse, slices_of, text_of
 from stampede.read.app import make_app
 from stampede.store.open import open_objects
@@ -117,6 +117,25 @@ def test_nights_come_in_several_answers(settings: Settings, monkeypatch) -> None
         nights = StampedeSite(reader.url).nights()
     assert nights == sorted(nights_of(open_objects(settings)))
     assert len({night for _, night in nights}) > 1
+
+
+def test_a_night_whose_proof_is_damaged_there_is_not_compared(
+    tmp_path: Path, settings: Settings, sent
+) -> None:
+    """Nothing is said to be only here; the other nights are compared."""
+    theirs = filled(tmp_path / "theirs", [each.body for each in sent])
+    objects = open_objects(theirs)
+    nights = sorted(nights_of(objects))
+    (key,) = keys_of(objects, *nights[0])
+    objects.put(key, objects.get(key)[:-1])
+    for reader in serving(make_app(theirs)):
+        other = StampedeSite(reader.url)
+        compared = [*differences(other, open_objects(settings), None, 0, 10**6)]
+    assert [(each.survey, each.night) for each in compared] == nights[1:]
+    assert all(each.is_equal for each in compared)
+    (fault,) = other.faults
+    assert fault.startswith(f"{nights[0][0]} {nights[0][1]}: the proof at {reader.url} is damaged")
+    assert key in fault
 
 
 def test_what_is_not_there_is_said(settings: Settings) -> None:

@@ -1,5 +1,6 @@
 """Routes of the proofs of nights."""
 
+from collections.abc import Iterable
 from math import floor
 
 from starlette.requests import Request
@@ -7,8 +8,10 @@ from starlette.responses import JSONResponse, Response
 
 from stampede.errors import TooLarge
 from stampede.lookup.errors import BadParameter
+from stampede.lookup.response_warnings import may_lack
 from stampede.proofs import ranges
 from stampede.proofs.night_proof import NightProof
+from stampede.proofs.proof_reader import DamagedProof
 from stampede.read.api.cutouts import locations
 from stampede.read.service import service_of
 from stampede.read.web import parameters
@@ -20,14 +23,20 @@ LATEST_NIGHT = 1_000_000
 
 
 async def get_proofs(request: Request) -> Response:
-    """The latest proofs of nights, the latest night first; `next` is `before` of those earlier."""
+    """The latest proofs of nights, the latest night first; `next` is `before` of those earlier.
+
+    `damaged` has the nights whose proof cannot be read, if there are any.
+    """
     service, query = service_of(request), request.query_params
     survey = parameters.survey(query)
     most = parameters.whole_number(query, "limit", 1, MOST) or DEFAULT
     before = parameters.whole_number(query, "before", 0, LATEST_NIGHT)
-    found = await service.run(lambda: [*service.proofs.newest(most, survey, before)])
-    body: dict[str, object] = {"proofs": [_brief(proof) for proof in found]}
-    if len({proof.night for proof in found}) == most:
+    found = await service.run(service.proofs.newest, most, survey, before)
+    sound, damaged = _parted(found)
+    body: dict[str, object] = {"proofs": [_brief(proof) for proof in sound]}
+    if damaged:
+        body["damaged"] = [each._asdict() for each in damaged]
+    if len({each.night for each in found}) == most:
         body["next"] = found[-1].night
     return JSONResponse(body, headers={"Cache-Control": REVALIDATE})
 
@@ -99,9 +108,23 @@ async def get_alert_proof(request: Request) -> Response:
 async def get_key(request: Request) -> Response:
     """The public keys of the latest proofs, Ed25519, 32 bytes each as base64."""
     service = service_of(request)
-    found = await service.run(lambda: [*service.proofs.newest(DEFAULT)])
-    keys = sorted({proof.public_key for proof in found if proof.public_key})
+    sound, _ = _parted(await service.run(service.proofs.newest, DEFAULT))
+    keys = sorted({proof.public_key for proof in sound if proof.public_key})
     return JSONResponse({"ed25519": keys}, headers={"Cache-Control": REVALIDATE})
+
+
+def _parted(
+    found: Iterable[NightProof | DamagedProof],
+) -> tuple[list[NightProof], list[DamagedProof]]:
+    """The proofs, and the damaged ones, which the response lacks."""
+    sound, damaged = list[NightProof](), list[DamagedProof]()
+    for each in found:
+        if isinstance(each, DamagedProof):
+            may_lack(f"the proof of night {each.night} of {each.survey} is damaged")
+            damaged.append(each)
+        else:
+            sound.append(each)
+    return sound, damaged
 
 
 def _brief(proof: NightProof) -> dict[str, object]:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from stampede.errors import Damaged, NotFound
 from stampede.lookup.lookup import Lookup
-from stampede.proofs.proof_reader import ProofReader
+from stampede.proofs.proof_reader import DamagedProof, ProofReader
 from stampede.read.openapi import describe
 from stampede.read.pages import page as pages
 from stampede.read.pages.api_examples import PARTS, Operation, operations, prose
@@ -79,6 +79,8 @@ def _proven(
     """Values of parameters of the routes of proofs: of the latest night that has one."""
     try:
         for proof in proofs.newest(1):
+            if isinstance(proof, DamagedProof):
+                continue
             alert_id = proofs.first_alert(proof)
             alert = {"alert_id": str(alert_id), "survey": proof.survey} if alert_id else {}
             night = {"survey": proof.survey, "night": str(proof.night)}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stampede.config.settings import Settings
-from stampede.proofs.night_proof import signed
+from stampede.proofs.night_proof import keys_of, signed
 from stampede.proofs.signatures import SigningKey, make_key
 from stampede.read.app import make_app
 from stampede.store.open import open_objects
@@ -104,6 +104,34 @@ def test_a_stranger_verifies_what_a_proof_says_is_lost(settings: Settings) -> No
         assert done.returncode == 0, done.stderr
         proof = read(f"/v1/alerts/{some[15].alert_id}/proof").json()
         assert proof["revision"] == 2, "an entry never leaves a proof"
+
+
+def test_a_damaged_proof_is_named_beside_the_others(settings: Settings, sent) -> None:
+    objects = open_objects(settings)
+    for read in serving(make_app(settings)):
+        latest, *others = read("/v1/proofs").json()["proofs"]
+    assert others
+    place = latest["survey"], latest["night"]
+    (key,) = keys_of(objects, *place)
+    objects.put(key, objects.get(key).replace(b'"alerts":', b'"alerts": '))
+    for read in serving(make_app(settings)):
+        got = read("/v1/proofs")
+        assert got.json()["proofs"] == others
+        (damaged,) = got.json()["damaged"]
+        assert (damaged["survey"], damaged["night"]) == place
+        assert damaged["why"] == f"{key} does not have the digest in its name"
+        why = f"the proof of night {latest['night']} of {latest['survey']} is damaged"
+        assert got.headers["Stampede-Incomplete"] == why
+        assert got.headers["Cache-Control"] == "no-store"
+        first = read("/v1/proofs?limit=1").json()
+        assert first["damaged"] == [damaged]
+        assert first["next"] == latest["night"]
+        assert "damaged" not in read(f"/v1/proofs?before={latest['night']}").json()
+        keys = read("/.well-known/stampede-proof-keys")
+        assert keys.json() == {"ed25519": [KEY.public_key]}
+        assert keys.headers["Stampede-Incomplete"] == why
+        assert read(f"/v1/proofs/{place[0]}/{place[1]}").status == 422
+        assert read("/docs").status == 200
 
 
 def test_another_key_is_refused(read: Reader, sent) -> None:
