@@ -17,6 +17,7 @@ from stampede.errors import StampedeError
 from stampede.handlers.merges.merges import Merges
 from stampede.handlers.moved_points import MovedPoints
 from stampede.store.compaction.compact import Policy, Report, compact
+from stampede.store.integrity.dead_letter_offsets import DeadLetterOffsets
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects
 from stampede.store.programmes.rights import Rights
@@ -35,12 +36,13 @@ class Compactor:
     def __init__(self, settings: Settings) -> None:
         self._objects = objects = open_objects(settings)
         self._merges = Merges(settings, objects)
+        letters = DeadLetterOffsets(objects)  # reads each object once
         self._steps = [
             *(
                 (spec.name, partial(_compact, settings, objects, spec))
                 for spec in ALL_TABLES.values()
             ),
-            *((name, partial(_merge_letters, objects, name)) for name in TABLES),
+            *((name, partial(_merge_letters, objects, letters, name)) for name in TABLES),
         ]
 
     def make_pass(self) -> None:
@@ -97,9 +99,14 @@ def _compact(settings: Settings, objects: Objects, spec: TableSpec) -> None:
         table.close()
 
 
-def _merge_letters(objects: Objects, name: str) -> None:
+def _merge_letters(objects: Objects, letters: DeadLetterOffsets, name: str) -> None:
+    """Merge the dead letters of a table, then count them."""
     if merged := merge_letters(objects, name):
         log.info("merged dead letters", table=name, objects=merged)
+    every, _ = letters.of_table(name).split()
+    accepted = letters.accepted(name)
+    store_metrics.DEAD_LETTERS.labels(name, "accepted").set(len(accepted))
+    store_metrics.DEAD_LETTERS.labels(name, "refused").set(len(every - accepted))
 
 
 def set_metrics(table: Table, report: Report) -> None:

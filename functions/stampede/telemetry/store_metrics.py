@@ -1,4 +1,4 @@
-"""Metrics of compaction and the listing of runs."""
+"""Metrics of compaction, the listing of runs, and dead letters."""
 
 from prometheus_client import Counter, Gauge
 
@@ -27,4 +27,10 @@ DAMAGED_PARTS = Gauge(
     "stampede_damaged_parts",
     "Parts of runs that the last compaction found lost or damaged",
     ["table"],
+)
+DEAD_LETTERS = Gauge(
+    "stampede_dead_letters",
+    "Offsets of dead letters, as of the last compaction: refused ones, and those accepted as "
+    "rightly refused, whose bytes may be purged",
+    ["table", "state"],
 )

@@ -11,13 +11,13 @@ from stampede.alerts import columns
 from stampede.config.settings import Settings
 from stampede.deadletters.dead_letter import write_letters
 from stampede.errors import StoreDown
-from stampede.handlers.compact import compact_tables
+from stampede.handlers.compact import Compactor, compact_tables
 from stampede.store.objects.object_store import ObjectInfo
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.runs.schema import ALL_TABLES, CUTOUTS
 from stampede.store.tables.table import Table
-from tests.support.events.dead_letters import event
+from tests.support.events.dead_letters import accept, event, put_letters
 from tests.support.served import metrics
 from tests.support.store.watched_objects import Forwarding
 
@@ -57,6 +57,33 @@ def test_a_table_that_cannot_be_compacted_stops_no_other(
         runs = Table(objects, spec, threads=1).runs()
         assert [run.name.level for run in runs] == ([1] if number else [0] * 4)
     assert len(list(objects.list("deadletters/cutouts/"))) == 1
+
+
+def letters(table: str) -> dict[str, float | None]:
+    """How many offsets of dead letters the metrics show, by state."""
+    return {
+        state: REGISTRY.get_sample_value("stampede_dead_letters", {"table": table, "state": state})
+        for state in ("refused", "accepted")
+    }
+
+
+def test_a_pass_counts_refused_and_accepted_dead_letters(tmp_path: Path) -> None:
+    settings = Settings(store=f"file://{tmp_path}/store")
+    objects = open_objects(settings)
+    compactor = Compactor(settings)
+    compactor.make_pass()
+    assert letters("cutouts") == {"refused": 0, "accepted": 0}
+    put_letters(objects, *map(event, range(5)))
+    put_letters(objects, event(7), table="detections")
+    compactor.make_pass()
+    assert letters("cutouts") == {"refused": 5, "accepted": 0}
+    accept(objects, "cutouts/alerts/0/1", "cutouts/alerts/0/3")
+    compactor.make_pass()
+    assert letters("cutouts") == {"refused": 3, "accepted": 2}
+    assert letters("detections") == {"refused": 1, "accepted": 0}
+    accept(objects, "cutouts/alerts/0/3", undo=True)
+    compactor.make_pass()
+    assert letters("cutouts") == {"refused": 4, "accepted": 1}
 
 
 @pytest.mark.integration
