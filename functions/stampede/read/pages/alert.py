@@ -77,7 +77,8 @@ async def alert_page(request: Request) -> Response:
     stretch = parameters.choice(query, "stretch", Stretch, Stretch.ASINH)
     limits = parameters.choice(query, "limits", Limits, Limits.OWN)
     found = await locations(request)
-    return pages.html(await service.run(_page, service.lookup, found, stretch, limits))
+    text = await service.run(_page, service.lookup, found, stretch, limits)
+    return pages.html(text, pages.WITH_SCRIPT)
 
 
 def _page(lookup: Lookup, found: list[CutoutLocation], stretch: Stretch, limits: Limits) -> str:

@@ -1,6 +1,6 @@
 """Route of the page of a position: the objects around it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -9,15 +9,23 @@ from starlette.responses import Response
 
 from stampede.lookup import sky
 from stampede.lookup.cone_search import Cone
+from stampede.lookup.lookup import Lookup
+from stampede.lookup.packs.locations import by_kind
+from stampede.lookup.points import PointFilter, measured
 from stampede.read.api.cone import objects_around, wanted_cone
 from stampede.read.pages import page as pages
 from stampede.read.pages import search
 from stampede.read.pages.external_links import links_of_position
+from stampede.read.pages.nights import shown_alerts
+from stampede.read.pages.page import ShownAlert
 from stampede.read.plots.sky_plot import SkyObject, sky_plot_svg
 from stampede.read.service import ReadService, service_of
+from stampede.read.summaries.latest_alerts import LatestAlert
 
 MOST = 200
 """Objects on the page; it links to all of them."""
+PICTURED = 12
+"""Objects of which the page shows the latest alert."""
 
 
 async def cone_page(request: Request) -> Response:
@@ -55,7 +63,31 @@ def _page(service: ReadService, cone: Cone, typed: Mapping[str, str]) -> str:
         rows=rows,
         more=more,
         most=MOST,
+        most_pictured=PICTURED,
+        alerts=_latest_alerts(service.lookup, rows[:PICTURED]),
         plot=sky_plot_svg(*cone.centre, arcsec, objects) if rows else "",
         links=links_of_position(*cone.centre),
         api=f"/v1/cone?ra={ra}&dec={dec}&radius={radius}",
     )
+
+
+def _latest_alerts(lookup: Lookup, rows: Sequence[Mapping[str, Any]]) -> list[ShownAlert]:
+    """The latest alert of each of these objects, in their order, if it is stored."""
+    points = lookup.light_curves.of_objects(sorted({row["object_id"] for row in rows}))
+    detections = measured(PointFilter().apply(points))
+    names = ["object_id", "survey", "source_id", "band"]
+    latest = {  # they are by time: the last one stays
+        (object_id, survey): (source_id, band)
+        for object_id, survey, source_id, band in zip(
+            *(detections[name].to_pylist() for name in names), strict=True
+        )
+        if source_id is not None
+    }
+    stored = lookup.by_alert({alert_id for alert_id, _ in latest.values()})
+    found = []
+    for row in rows:
+        alert_id, band = latest.get((row["object_id"], row["survey"]), (0, None))
+        locations = stored.get((alert_id, row["survey"]))
+        if locations and locations[0].object_id == row["object_id"]:
+            found.append(LatestAlert(by_kind(locations), band))
+    return shown_alerts(lookup, found)

@@ -201,6 +201,7 @@ def test_many_objects_are_counted_in_parts(monkeypatch) -> None:
 def test_only_objects_of_the_answer_are_counted(monkeypatch) -> None:
     """One more tells the page, and a Simple Cone Search with MAXREC, that there are others."""
     monkeypatch.setattr(pages_cone, "MOST", 3)
+    monkeypatch.setattr(pages_cone, "PICTURED", 0)  # it reads these for their latest alerts
     asked: list[str] = []
     of_objects = light_curves.LightCurves.of_objects
 

@@ -4,16 +4,31 @@ import re
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stampede.alerts.columns import DETECTION
+from stampede.alerts.positions import positions_of
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
+from stampede.read.pages import cone
 from stampede.read.plots.sky_plot import RADIUS, SIZE, SkyObject, position_angle, sky_plot_svg
+from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs.schema import DETECTIONS, POSITIONS
+from stampede.store.tables.table import Table
 from tests.read.api.test_cone import CENTRE, sample, store
 from tests.support.read.html_page import html
-from tests.support.read.read_service import serving
+from tests.support.read.read_service import (
+    BOTH,
+    LSST_ALERT,
+    ZTF_ALERT,
+    point,
+    sample_points,
+    sample_store,
+    serving,
+)
 
 
 def test_the_page_shows_what_was_typed_beside_what_it_means(read):
@@ -42,6 +57,34 @@ def test_the_map_leads_to_each_object():
     assert links == ["/objects/ZTF21near", "/objects/ZTF21next"]
     assert "2 objects within 5″" in text
     assert text.count('href="/objects/ZTF21near"') == 2  # in the table too
+
+
+def test_the_latest_alerts_of_the_nearest_objects_are_pictured(monkeypatch):
+    objects, more = (
+        sample_store(),
+        [
+            point("NEXT", "ztf", 8, 59000.0, ra=10.001),  # whose alert is not stored
+            point("77", "ztf", BOTH, 59001.0, ra=10.002),  # an alert of this id is another object's
+            point("ZTF00both", "ztf", BOTH, 59000.0, ra=10.003),
+        ],
+    )
+    rows = pa.Table.from_pylist([*sample_points(), *more], DETECTION)
+    coverage = Coverage.of({("ztf", 0): [9]})
+    Table(objects, POSITIONS).append(positions_of(rows), coverage)
+    Table(objects, DETECTIONS).append(rows, coverage)
+    for read in serving(make_app(Settings(), objects)):
+        page, text = html(read("/cone?ra=10&dec=-5&radius=60"))
+        assert "one of each object" in text
+        pictured = [tag["id"] for _, tag in page.tags if tag.get("class") == "alert"]
+        assert sorted(pictured[:2]) == sorted([f"alert-{ZTF_ALERT}", f"alert-{LSST_ALERT}"])
+        assert pictured[2:] == [f"alert-{BOTH}"]
+        images = [tag["src"] for tag in page.all("img") if tag["loading"] == "lazy"]
+        assert f"/v1/alerts/{BOTH}/thumbnail?survey=ztf" in images
+        assert {read(path).status for path in images} == {200}
+        monkeypatch.setattr(cone, "PICTURED", 1)
+        page, text = html(read("/cone?ra=10&dec=-5&radius=60"))
+        assert "one of each of the nearest 1 objects" in text
+        assert text.count('class="alert"') == 1
 
 
 def test_a_place_without_objects_has_a_form_and_links_to_others(read):
