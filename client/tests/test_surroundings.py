@@ -1,5 +1,5 @@
 """The client's tests do not see the settings of whoever runs them."""
 
-from tests.test_surroundings import test_nothing_of_the_user_is_here
+from tests.config.test_surroundings import test_nothing_of_the_user_is_here
 
 __all__ = ["test_nothing_of_the_user_is_here"]

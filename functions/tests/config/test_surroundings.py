@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.surroundings import OTHERS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 USERS = {
     **dict.fromkeys(OTHERS, "7"),
     "PYTEST_ADDOPTS": "--maxfail=7",
