@@ -147,7 +147,8 @@ class Client:
             then. If no packet is kept, an `IncompleteWarning` says so.
         points
             Only points of ``band`` (``"g"``, or several), from ``start`` to ``end`` (a `Time`, or
-            MJD, TAI), and with ``forced`` true only forced photometry, false none.
+            MJD, TAI), and with ``forced`` true only forced photometry, false none; only those of
+            one ``survey`` or archive.
         """
         return self._run(queries.light_curve(object_id, magnitudes, asof, **points))
 

@@ -150,9 +150,11 @@ def points_query(
     start: Time | float | None = None,
     end: Time | float | None = None,
     forced: bool | None = None,
+    survey: str | None = None,
 ) -> dict[str, str]:
     """The parameters that choose points. Raises `BadInput`."""
     query = {} if band is None else {"band": band if isinstance(band, str) else ",".join(band)}
+    query |= {} if survey is None else {"survey": survey}
     for name, time in (("start", start), ("end", end)):
         if time is not None:
             query[name] = moment(time if isinstance(time, Time) else float(time))

@@ -9,6 +9,9 @@ from typing import NamedTuple
 OBJECT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 """Every objectId, diaObjectId and ssObjectId, as text."""
 
+SURVEY_NAME = re.compile("[a-z][a-z0-9]{1,15}")
+"""Every name of a survey, and of an archive of light curves."""
+
 MOST_ID = (1 << 63) - 1
 """The greatest id of an alert or of a point; the least is 1."""
 

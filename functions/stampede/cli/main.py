@@ -11,6 +11,7 @@ from stampede.cli.audit import audit
 from stampede.cli.check_store import check_store
 from stampede.cli.deadletters import deadletters
 from stampede.cli.doctor import doctor
+from stampede.cli.files.light_curves import import_archive
 from stampede.cli.get import get, mcp
 from stampede.cli.ingest import ingest
 from stampede.cli.inspect import inspect
@@ -75,6 +76,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "setup": setup,
     "users": users,
     "ingest": ingest,
+    "import": import_archive,
     "inspect": inspect,
     "audit": audit,
     "status": status,

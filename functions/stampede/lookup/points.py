@@ -35,6 +35,8 @@ class PointFilter(NamedTuple):
         MJD, both included.
     withdrawn
         Also the points that the survey has withdrawn.
+    survey
+        Only those of this survey or archive; None for all.
     """
 
     bands: Sequence[str] = ()
@@ -42,12 +44,15 @@ class PointFilter(NamedTuple):
     start: float | None = None
     end: float | None = None
     withdrawn: bool = False
+    survey: str | None = None
 
     def apply(self, rows: pa.Table) -> pa.Table:
         """The rows that pass the filter."""
         masks = []
         if not self.withdrawn and pc.any(rows["withdrawn"]).as_py():  # of most objects none is
             masks.append(pc.invert(rows["withdrawn"]))
+        if self.survey is not None:
+            masks.append(pc.equal(rows["survey"], self.survey))
         if self.bands:
             masks.append(pc.is_in(rows["band"], pa.array(self.bands, pa.string())))
         if self.forced is not None:

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from stampede import __version__
 from stampede.alerts import surveys
-from stampede.alerts.bounds import MOST_ID, OBJECT_ID
+from stampede.alerts.bounds import MOST_ID, OBJECT_ID, SURVEY_NAME
 from stampede.alerts.columns import KINDS
 from stampede.images.fits import MOST_VALUE
 from stampede.images.orientation import Orientation
@@ -148,6 +148,7 @@ def _patterns() -> dict[str, str]:
     return {
         "alert_id_pattern": f"^(LSST-AP-DS-)?({_up_to(MOST_ID)})$",
         "object_id_pattern": f"^(?!{parameters.FLOAT.pattern}$){OBJECT_ID.pattern}$",
+        "survey_pattern": f"^{SURVEY_NAME.pattern}$",
         "bands_pattern": f"^({bands})(,({bands}))*$",
         "hours_pattern": f"^([01]?[0-9]|2[0-3])[:h]{minutes}{rest}",
         "degrees_pattern": f"^[+-]?[0-8]?[0-9][:d]{minutes}{rest}",

@@ -12,7 +12,7 @@ from stampede.read.web import parameters
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-POINTS = ("band", "forced", "start", "end", "withdrawn", "magnitudes")
+POINTS = ("survey", "band", "forced", "start", "end", "withdrawn", "magnitudes")
 LIGHT_CURVE = ("format", "responseformat", *POINTS)
 """Parameters of light curves."""
 

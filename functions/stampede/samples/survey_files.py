@@ -1,7 +1,6 @@
 """Writes the files of a new survey into a checkout: its module, a test, samples, a report."""
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from stampede.alerts import surveys
+from stampede.alerts.bounds import SURVEY_NAME
 from stampede.alerts.recognition import telling_words
 from stampede.errors import SetupError
 from stampede.samples.fields import printable, twice
@@ -157,7 +157,7 @@ def _check(name: str, samples: Sequence[Sample], root: Path) -> None:
         raise SetupError(
             f"{root.resolve()} is no checkout of Stampede, it has no {MODULES}: use --into"
         )
-    if not re.fullmatch("[a-z][a-z0-9]{1,15}", name):
+    if not SURVEY_NAME.fullmatch(name):
         raise SetupError(f"{name!r} is no name of a survey: 2 to 16 small letters and digits")
     if name in surveys.names() or (root / MODULES / f"{name}.py").exists():
         raise SetupError(f"there is a survey {name} already: nothing was written")

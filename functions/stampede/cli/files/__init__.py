@@ -1,6 +1,7 @@
-"""Files of `stampede get`: positions that it reads, images of alerts that it writes."""
+"""Files of commands: light curves and positions that they read, images that they write."""
 
 __all__ = [
     "cutout_files",
+    "light_curves",
     "positions",
 ]

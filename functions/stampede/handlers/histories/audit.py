@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from stampede.alerts import surveys
 from stampede.alerts.columns import KINDS
 from stampede.errors import Damaged, NotFound, StoreDown
 from stampede.handlers.histories.causes import UNEXPLAINED, Known
@@ -125,7 +126,7 @@ class HistoriesAudit:
         windows = [*pairwise(_cuts(stored.nights, since, until, self._most_alerts))][::-1]
         while windows:
             first, end = windows.pop()
-            window = self._window(first, end)
+            window = self._window(first, end, {*surveys.names(), *stored.first_mjd})
             if window is None:
                 middle = _middle(stored.nights, first, end)
                 windows += [(middle, end), (first, middle)]
@@ -173,12 +174,15 @@ class HistoriesAudit:
                 nights[night] = max(-(-count // each), nights.get(night, 0))
         return Stored(nights, first)
 
-    def _window(self, first: int, end: int) -> Window | None:
-        """A window with all its rows; None if that is too much, and it has several nights."""
+    def _window(self, first: int, end: int, senders: set[str]) -> Window | None:
+        """A window with all its rows; None if that is too much, and it has several nights.
+
+        `senders` are the surveys that send alerts: no point of another came as one.
+        """
         oldest = first - EARLIER
         window = Window(first, end, self._own(first, end))
         for rows in scan(self._detections, COLUMNS, oldest):
-            window.add(rows)
+            window.add(rows.filter(pc.is_in(rows["survey"], pa.array(senders))))
             self._watch(window.rows)
             if window.kept > self._most_missing and end - first > 1:
                 return None
@@ -211,7 +215,7 @@ class HistoriesAudit:
         there = np.zeros(missing.num_rows, bool)
         numbers = np.flatnonzero(unexplained)
         ids = missing["source_id"].to_numpy()
-        surveys = missing["survey"].to_pylist()
+        names = missing["survey"].to_pylist()
         for begin in range(0, len(numbers), LOOKED_UP):
             self._watch(missing.num_rows)
             some = numbers[begin : begin + LOOKED_UP]
@@ -221,7 +225,7 @@ class HistoriesAudit:
                 held |= {
                     *zip(rows["survey"].to_pylist(), rows["alert_id"].to_pylist(), strict=True)
                 }
-            there[some] = [(surveys[number], int(ids[number])) in held for number in some]
+            there[some] = [(names[number], int(ids[number])) in held for number in some]
         return missing.filter(pa.array(~there))
 
 

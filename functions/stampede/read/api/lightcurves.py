@@ -108,6 +108,7 @@ def point_filter(request: Request) -> PointFilter:
         start=parameters.number(query, "start", *MJD),
         end=parameters.number(query, "end", *MJD),
         withdrawn=parameters.flag(query, "withdrawn") or False,
+        survey=parameters.survey_or_archive(query),
     )
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pydantic_core
 
+from stampede.alerts import surveys
 from stampede.alerts.columns import DETECTION
 from stampede.read.formats import datalink, votable
 from stampede.runtime import lazy_arrow_compute as pc
@@ -20,7 +21,11 @@ MAGNITUDES = [
         "mag",
         pa.float32(),
         True,
-        {"unit": "mag", "doc": "AB magnitude, 31.4 - 2.5 log10(flux); null unless flux > 0"},
+        {
+            "unit": "mag",
+            "doc": "AB magnitude, 31.4 - 2.5 log10(flux); null unless flux > 0; of a point of an "
+            "archive that has no flux that of total_flux",
+        },
     ),
     pa.field(
         "mag_err",
@@ -61,7 +66,7 @@ UCDS = {
 
 
 OF_OBJECT = ["object_id", "survey"]
-"""Columns that all rows of a light curve share."""
+"""Columns that the rows of a light curve share; an archive may have an object of the same id."""
 
 
 class Format(NamedTuple):
@@ -76,13 +81,23 @@ class Format(NamedTuple):
 
 def with_magnitudes(detections: pa.Table) -> pa.Table:
     """The same rows with the columns `MAGNITUDES` added at the end."""
-    flux = detections["flux"]
+    flux, flux_err = (
+        _with_archives(detections, name, f"total_{name}") for name in ("flux", "flux_err")
+    )
     positive = pc.if_else(pc.greater(flux, 0), flux, pa.scalar(None, pa.float32()))
     mag = pc.subtract(31.4, pc.multiply(2.5, pc.log10(positive)))
-    error = pc.multiply(1.0857362, pc.divide(detections["flux_err"], positive))
+    error = pc.multiply(1.0857362, pc.divide(flux_err, positive))
     for field, column in zip(MAGNITUDES, (mag, error), strict=True):
         detections = detections.append_column(field, pc.cast(column, pa.float32()))
     return detections
+
+
+def _with_archives(detections: pa.Table, name: str, total: str) -> pa.ChunkedArray:
+    """A column of fluxes; where an archive has none, that of the column of total fluxes."""
+    if not detections[name].null_count:
+        return detections[name]
+    known = pc.is_in(detections["survey"], pa.array(surveys.names()))
+    return pc.coalesce(detections[name], pc.if_else(known, None, detections[total]))
 
 
 def plain_values(table: pa.Table) -> pa.Table:
@@ -100,16 +115,20 @@ def plain_values(table: pa.Table) -> pa.Table:
 def to_json(detections: pa.Table) -> bytes:
     """``{"object_id": …, "survey": …, "detections": [{…}, …]}``; 64-bit ids are strings.
 
-    Numbers that are not finite are null.
+    Numbers that are not finite are null. If the points are of several surveys, each
+    point says its own, and the member `survey` is null.
     """
     count = len(detections)
     first = [detections[name][0].as_py() if count else None for name in OF_OBJECT]
+    shared = OF_OBJECT
+    if count and len(detections["survey"].unique()) > 1:
+        shared, first = OF_OBJECT[:1], [first[0], None]
     head = [f'"{name}":{_text(value)}' for name, value in zip(OF_OBJECT, first, strict=True)]
     # Pieces of text, row by row: what comes before a value, then the value. A value that all rows
     # share is written once. To make a dict of each row takes twice as long.
     columns: list[tuple[str, list[str]]] = []
     before = "{"
-    for name, values in _json_texts(detections.drop_columns(OF_OBJECT)).items():
+    for name, values in _json_texts(detections.drop_columns(shared)).items():
         before += f'"{name}":' + (f"{values}," if isinstance(values, str) else "")
         if not isinstance(values, str):
             columns.append((before, values))

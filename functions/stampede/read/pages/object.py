@@ -199,25 +199,28 @@ def render(
     curve = Curve.of(detections, stored)
     chosen, fold = curve.chosen(choices), _fold(detections, choices)
     points, rows = _part(np.flatnonzero(chosen)[::-1], choices.points, POINTS)
-    quantity = choices.quantity
+    usual = _usual_flux(detections)
+    quantity = Quantity(choices.axis, choices.flux or usual)
     values = plot.values(detections, quantity)
-    survey = detections["survey"][0].as_py()
+    names = detections["survey"].unique().to_pylist()
+    survey = next((name for name in names if name in surveys.names()), names[0])
     name = quote(object_id, safe="")
     return pages.page(
         "object.html",
         object_id=object_id,
         url=f"/objects/{name}",
         api=f"/v1/objects/{name}",
-        survey=survey.upper(),
+        survey=" and ".join(sorted(name.upper() for name in names)),
         facts=_facts(detections, curve.kinds),
         bands=[band for band in (*surveys.bands(), NO_BAND) if band in curve.bands],
         kinds_of_points=_kinds(curve, values),
         choices=choices,
+        quantity=quantity,
         plot=light_curve_svg(detections, quantity, curve.hrefs, chosen, fold, choices.fit),
         notes=_notes(values, quantity),
         outside=plot.count_outside(detections, quantity, chosen),
         fold=fold,
-        **_alternatives(detections, choices),
+        **_alternatives(detections, choices, quantity.flux, usual),
         alerts=alerts,
         part=part,
         strips=[kind for kind in KINDS if any(kind in alert.sent for alert in alerts)],
@@ -235,13 +238,26 @@ def _kinds(curve: Curve, values: plot.Values) -> dict[str, str]:
     return {kind: text for kind, text in KIND_NAMES.items() if kind in kinds}
 
 
-def _alternatives(detections: pa.Table, choices: Choices) -> dict[str, Any]:
-    """What the plot may show instead; no other flux if no point has a total one."""
-    has_total = detections["total_flux"].null_count < detections.num_rows
-    has_flux = has_total or choices.flux == Flux.TOTAL
+def _usual_flux(detections: pa.Table) -> Flux:
+    """The flux that is shown unless another is chosen: the total one where it is the only one."""
+    has_difference = any(_has(detections, name) for name in ("flux", "flux_err"))
+    is_total = _has(detections, "total_flux") and not has_difference
+    return Flux.TOTAL if is_total else Flux.DIFFERENCE
+
+
+def _has(detections: pa.Table, name: str) -> bool:
+    return bool(detections[name].null_count < detections.num_rows)
+
+
+def _alternatives(
+    detections: pa.Table, choices: Choices, flux: Flux, usual: Flux
+) -> dict[str, Any]:
+    """What the plot may show instead; no other flux if no point has one and `usual` is shown."""
+    has_other = _has(detections, "flux" if flux == Flux.TOTAL else "total_flux")
     return {
         "other_axis": OTHER_AXIS[choices.axis],
-        "other_flux": OTHER_FLUX[choices.flux] if has_flux else None,
+        "other_flux": OTHER_FLUX[flux] if has_other or flux != usual else None,
+        "usual_flux": usual,
         "other_fit": OTHER_FIT[choices.fit],
     }
 

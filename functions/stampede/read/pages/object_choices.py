@@ -9,7 +9,7 @@ from starlette.datastructures import QueryParams
 from stampede.alerts import surveys
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.points import NO_BAND, PointKind
-from stampede.read.plots.light_curve import Axis, Flux, Quantity
+from stampede.read.plots.light_curve import Axis, Flux
 from stampede.read.plots.value_range import Fit
 from stampede.read.web import parameters
 
@@ -26,7 +26,7 @@ class Choices(NamedTuple):
     Attributes
     ----------
     axis, flux
-        What the plot and the table show.
+        What the plot and the table show; None for what the object has.
     bands, kinds
         Bands and kinds of points to show; empty for all.
     page
@@ -43,7 +43,7 @@ class Choices(NamedTuple):
     """
 
     axis: Axis = Axis.FLUX
-    flux: Flux = Flux.DIFFERENCE
+    flux: Flux | None = None
     bands: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     page: int | None = None
@@ -52,11 +52,6 @@ class Choices(NamedTuple):
     period: float | None = None
     epoch: float | None = None
     fit: Fit = Fit.BULK
-
-    @property
-    def quantity(self) -> Quantity:
-        """What the plot and the table show."""
-        return Quantity(self.axis, self.flux)
 
     @classmethod
     def of(cls, query: QueryParams) -> "Choices":
@@ -67,7 +62,7 @@ class Choices(NamedTuple):
             raise BadParameter("epoch", "an epoch needs a period: add period= (days)")
         return cls(
             parameters.choice(query, "axis", Axis, Axis.FLUX),
-            parameters.choice(query, "flux", Flux, Flux.DIFFERENCE),
+            parameters.choice(query, "flux", Flux, Flux.DIFFERENCE) if "flux" in query else None,
             _several(query, "bands", (*surveys.bands(), NO_BAND)),
             _several(query, "kinds", tuple(PointKind)),
             parameters.whole_number(query, "page", 1, MOST_PAGES),

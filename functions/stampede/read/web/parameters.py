@@ -9,7 +9,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from stampede.alerts import surveys
-from stampede.alerts.bounds import MOST_ID, OBJECT_ID
+from stampede.alerts.bounds import MOST_ID, OBJECT_ID, SURVEY_NAME
 from stampede.alerts.columns import KINDS
 from stampede.lookup.errors import BadParameter
 from stampede.read.errors import NotAcceptable
@@ -100,6 +100,14 @@ def one_of(text: str, name: str, choices: Collection[str]) -> str:
 def survey(query: QueryParams) -> str | None:
     """The parameter `survey`; None if it is absent."""
     return one_of(query["survey"], "survey", surveys.names()) if "survey" in query else None
+
+
+def survey_or_archive(query: QueryParams) -> str | None:
+    """The parameter `survey` where archives have some too; None if it is absent."""
+    text = query.get("survey")
+    if text is not None and not SURVEY_NAME.fullmatch(text):
+        raise BadParameter("survey", f"must be 2 to 16 small letters and digits: {text[:40]!r}")
+    return text
 
 
 def cutout_kind(text: str) -> str:

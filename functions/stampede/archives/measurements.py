@@ -1,0 +1,136 @@
+"""Measurements as a file says them: one row each, out of rows with lists or without.
+
+A row of `MEASURED` has the number of the file's row that it comes from, from 1 on.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from stampede.archives.layouts import MEASURES, Layout, Part
+from stampede.errors import Damaged
+from stampede.runtime import lazy_arrow_compute as pc
+
+MEASURED = pa.schema(
+    [
+        pa.field("row", pa.int64()),
+        *(pa.field(name, pa.string()) for name in (Part.OBJECT_ID, Part.BAND, Part.QUALITY)),
+        *(pa.field(name, pa.float64()) for name in (Part.TIME, Part.RA, Part.DEC)),
+        pa.field("value", pa.float64()),
+        pa.field(Part.ERROR, pa.float64()),
+        *(pa.field(name, pa.int64()) for name in (Part.SOURCE_ID, Part.DETECTOR)),
+    ]
+)
+
+
+class Fault(NamedTuple):
+    """Why a row of a file, or a measurement in it, was not stored; row 0 is the file itself."""
+
+    row: int
+    why: str
+
+
+class Measured(NamedTuple):
+    """Rows of `MEASURED`, and the rows of the file that gave none."""
+
+    rows: pa.Table
+    faults: Sequence[Fault] = ()
+
+
+def names_of(schema: pa.Schema) -> list[str]:
+    """The columns of a file; of records, and of lists of records, also their fields as ``a.b``."""
+    found = []
+    for field in schema:
+        kind = field.type.value_type if _is_list(field.type) else field.type
+        if pa.types.is_struct(kind):
+            found += [f"{field.name}.{each.name}" for each in kind]
+        else:
+            found.append(field.name)
+    return found
+
+
+def measured(batch: pa.RecordBatch, layout: Layout, before: int) -> Measured:
+    """The measurements in rows of a file, `before` which it has so many.
+
+    Raises `Damaged` if a column is not of a type that can be read.
+    """
+    columns = {part: _column(batch, name) for part, name in layout.columns.items()}
+    numbers = pa.array(np.arange(before + 1, before + 1 + batch.num_rows))
+    lists = {part: each for part, each in columns.items() if _is_list(each.type)}
+    faults: list[Fault] = []
+    if lists:
+        lengths = {
+            part: pc.fill_null(pc.list_value_length(each), 0).to_numpy(zero_copy_only=False)
+            for part, each in lists.items()
+        }
+        whole = np.logical_and.reduce([each == next(iter(lengths.values()))
+                                       for each in lengths.values()])  # fmt: skip
+        for at in np.flatnonzero(~whole).tolist():
+            said = ", ".join(f"{layout.columns[part]} {each[at]}" for part, each in lengths.items())
+            faults.append(
+                Fault(int(numbers[at].as_py()), f"its lists have several lengths: {said}")
+            )
+        if faults:
+            numbers = numbers.filter(pa.array(whole))
+            columns = {part: each.filter(pa.array(whole)) for part, each in columns.items()}
+        parents = pc.list_parent_indices(columns[next(iter(lists))])
+        numbers = numbers.take(parents)
+        columns = {
+            part: pc.list_flatten(each) if part in lists else each.take(parents)
+            for part, each in columns.items()
+        }
+    return Measured(_table(numbers, columns, layout), faults)
+
+
+def _table(numbers: pa.Array, columns: Mapping[Part, pa.Array], layout: Layout) -> pa.Table:
+    values = {("value" if part in MEASURES else part): (part, each)
+              for part, each in columns.items()}  # fmt: skip
+    found = [numbers]
+    for field in list(MEASURED)[1:]:
+        if field.name not in values:
+            found.append(pa.nulls(len(numbers), field.type))
+            continue
+        part, column = values[field.name]
+        found.append(_cast(column, field.type, layout.columns[part]))
+    return pa.Table.from_arrays(found, schema=MEASURED)
+
+
+def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    """A column as `kind`. Raises `Damaged`: an id that is a float has lost digits."""
+    given = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    is_number = pa.types.is_integer(given) or pa.types.is_floating(given)
+    is_text = pa.types.is_string(given) or pa.types.is_large_string(given)
+    fits = {
+        pa.string(): is_text or pa.types.is_integer(given),
+        pa.int64(): pa.types.is_integer(given),
+        pa.float64(): is_number or pa.types.is_decimal(given),
+    }[kind]
+    if not (fits or pa.types.is_null(given)):
+        wanted = {pa.string(): "text or integers", pa.int64(): "integers"}.get(kind, "numbers")
+        raise Damaged(f"its column {name} holds {given}, not {wanted}")
+    try:
+        return column.cast(given).cast(kind)
+    except pa.ArrowInvalid as error:
+        raise Damaged(f"its column {name} cannot be read: {error}") from None
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """A column, or the field ``a.b`` of a record or a list of records as a list."""
+    if name in batch.schema.names:
+        return batch[name]
+    top, _, field = name.partition(".")
+    column = batch[top]
+    if not _is_list(column.type):
+        return pc.struct_field(column, field)
+    items = column.values if pa.types.is_fixed_size_list(column.type) else column.flatten()
+    offsets = np.append(0, np.cumsum(pc.fill_null(pc.list_value_length(column), 0)))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pc.struct_field(items, field))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return any(
+        test(kind)
+        for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    )
