@@ -33,18 +33,29 @@ def _key(name: str, kind: pa.DataType, doc: str, unit: str = "") -> pa.Field:
 
 
 _OBJECT = (
-    _key("survey", pa.string(), "lsst, ztf, winter or desirt"),
+    _key(
+        "survey", pa.string(), "lsst, ztf, winter or desirt; of imported light curves the archive"
+    ),
     _key(
         "object_id",
         pa.string(),
         "diaObjectId, else ssObjectId, else, where an alert has neither, its diaSourceId; "
-        "objectId (ztf, desirt), objectid (winter)",
+        "objectId (ztf, desirt), objectid (winter); of an archive its own id",
     ),
 )
 _TIME_AND_POSITION = (
-    _key("mjd", pa.float64(), "MJD TAI: mid-exposure (lsst), start of exposure (others)", "d"),
+    _key(
+        "mjd",
+        pa.float64(),
+        "MJD TAI: mid-exposure (lsst), start of exposure (others); of an archive its own time, so "
+        "heliocentric where that is",
+        "d",
+    ),
     _column(
-        "band", pa.string(), "u g r i z y (lsst), g r i (ztf), Y J Hs (winter), g r i z (desirt)"
+        "band",
+        pa.string(),
+        "u g r i z y (lsst), g r i (ztf), Y J Hs (winter), g r i z (desirt); of an archive also "
+        "others, as V",
     ),
     _column("ra", pa.float64(), "ICRS right ascension", "deg"),
     _column("dec", pa.float64(), "ICRS declination", "deg"),
@@ -111,7 +122,8 @@ DETECTION = pa.schema(
             "diaSourceId, candid; of a forced point of lsst visit * 1000 + detector, because Rubin "
             "gives it another diaForcedSourceId when it processes the visit again (in schemas "
             "before 7.0 that id); what has no id carries its visit (ztf's limits and forced "
-            "points; lsst's limits), else its time in milliseconds (desirt's forced points)",
+            "points; lsst's limits), else its time in milliseconds (desirt's forced points), which "
+            "archives multiply by 2^20, to add as many bits of a digest of the row",
         ),
         *_TIME_AND_POSITION,
         _column("flux", pa.float32(), "PSF flux on the difference image, signed, AB", "nJy"),
@@ -126,7 +138,8 @@ DETECTION = pa.schema(
             pa.float32(),
             "PSF flux on the science image, AB (lsst); flux + 10^((31.4 - magnr) / 2.5) where the "
             "reference image has a source at the object's place, which is distnr < 1.4 (ztf); "
-            "otherwise null, as in ztf's rows that 0.1.0 stored",
+            "otherwise null, as in ztf's rows that 0.1.0 stored; what an archive measured, where "
+            "that is not a difference flux",
             "nJy",
         ),
         _column(
@@ -141,15 +154,20 @@ DETECTION = pa.schema(
             "0 bogus to 1 real: reliability (lsst, desirt), drb, else rb (ztf), rb (winter)",
         ),
         _column("visit", pa.int64(), "visit, in schemas before 7.0 ccdVisitId (lsst); pid (ztf)"),
-        _column("detector", pa.int32(), "detector (lsst), rcid (ztf), boardid (winter)"),
+        _column(
+            "detector",
+            pa.int32(),
+            "detector (lsst), rcid (ztf, and its data releases), boardid (winter)",
+        ),
         _key("withdrawn", pa.bool_(), "the survey has withdrawn this point; deprecated (winter)"),
         _key(
             "processed_mjd",
             pa.float64(),
             "MJD TAI when the survey made this version of the point: its own processing time, else "
             "the time of the alert that carried it, else (in histories of ztf and winter) of the "
-            "point. An alert's own detection (ztf, winter) has a second more: it wins over its "
-            "copies in later alerts, which are rounded or say less",
+            "point; of an archive the time of the point. An alert's own detection (ztf, winter) "
+            "has a second more: it wins over its copies in later alerts, which are rounded or say "
+            "less",
             "d",
         ),
         _column(
@@ -163,7 +181,8 @@ DETECTION = pa.schema(
             "procstatus",
             pa.string(),
             "processing status of forced photometry: 0, or codes of warnings separated by commas "
-            "(ztf; Masci et al. 2023, arXiv:2305.16279)",
+            "(ztf; Masci et al. 2023, arXiv:2305.16279); of an archive its flags of a measurement, "
+            "as catflags of ztf's data releases",
         ),
         _column(
             "limiting_mag",

@@ -166,7 +166,7 @@ class Layout(NamedTuple):
         measure = next(part for part in MEASURES if part in found)
         return cls(
             format,
-            {part: name for part, (name, _) in found.items()},
+            {part: found[part][0] for part in Part if part in found},
             DAYS[days],
             scale,
             UNITS[found[measure][1] or "njy"],

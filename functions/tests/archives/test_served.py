@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import pyvo
 
+import stampede_client
 from stampede.archives.importer import Importer, Store
 from stampede.archives.layouts import Asked
 from stampede.config.settings import Settings
@@ -72,3 +74,55 @@ def test_the_page_of_an_object(read: Reader) -> None:
     assert "ZTFDR24" in text
     assert "Total flux (µJy) of 3 points" in text
     assert "show difference flux" not in text
+
+
+def test_search_and_the_browser_find_it(read: Reader) -> None:
+    assert read(f"/find?id={ONE}").headers["location"] == f"/objects/{ONE}"
+    listed = read(f"/find?id={str(ONE)[:3]}").data.decode()
+    assert all(f"/objects/{name}" in listed for name in (ONE, OTHER))
+    assert f"/objects/{ONE}" in read("/cone?ra=250.25&dec=38.5&radius=5").data.decode()
+
+
+def test_magnitudes_and_difference_on_the_page(read: Reader) -> None:
+    _, text = html(read(f"/objects/{ONE}?axis=mag"))
+    assert "Total magnitude (AB) of 3 points" in text
+    assert ">18.000<" in text
+    page, text = html(read(f"/objects/{ONE}?flux=difference"))
+    assert "3 points without a difference flux" in text
+    assert f"/objects/{ONE}" in [link.get("href") for link in page.all("a")]
+
+
+def test_tap_has_the_points_and_the_objects(read: Reader) -> None:
+    tap = pyvo.dal.TAPService(f"{read.url}/tap")
+    found = tap.search(
+        "SELECT object_id, total_flux FROM stampede.detections "
+        f"WHERE object_id = '{ONE}' AND survey = 'ztfdr24' ORDER BY mjd"
+    )
+    assert found["total_flux"][0] == pytest.approx(FLUX)
+    found = tap.search(
+        "SELECT object_id, detections FROM stampede.objects WHERE survey = 'ztfdr24' "
+        "AND 1 = CONTAINS(POINT(ra, dec), CIRCLE(250.25, 38.5, 0.01))"
+    )
+    assert {*zip(found["object_id"], found["detections"], strict=True)} == {
+        (str(ONE), 3),
+        (str(OTHER), 2),
+    }
+
+
+def test_many_light_curves_and_the_client(read: Reader) -> None:
+    with stampede_client.connect(read.url) as client:
+        curve = client.lightcurve(ONE, survey="ztfdr24", magnitudes=True)
+        assert curve["mag"].value.tolist() == pytest.approx([18.0, 18.125, 18.25])
+        assert {*curve["survey"]} == {"ztfdr24"}
+        assert [len(each) for each in client.lightcurves([ONE, OTHER])] == [3, 2]
+        found = client.cone(250.25, 38.5, radius=5)
+        assert {*found["survey"]} == {"ztfdr24"}
+        near = client.cone([250.25, 10.0], [38.5, -5.0], radius=5)
+        assert near["position"].tolist() == [0, 0]
+
+
+def test_what_alerts_said_at_a_time_is_nothing(read: Reader) -> None:
+    """An archive has no packets: its points up to a time are given, with a warning."""
+    got = read(f"{CURVE}?asof=58302")
+    assert len(got.json()["detections"]) == 2
+    assert "no packet of that time is kept" in got.headers["stampede-incomplete"]

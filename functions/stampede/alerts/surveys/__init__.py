@@ -43,10 +43,15 @@ def named(name: str) -> Survey:
 
 
 def bands() -> dict[str, Band]:
-    """The bands of all surveys by name, in the order of the registry and then of wavelength."""
+    """The bands of all surveys by name, in the order of the registry and then of wavelength.
+
+    After them come bands that only archives of light curves have.
+    """
+    from stampede.alerts.surveys import archive_bands
+
     found: dict[str, Band] = {}
-    for survey in surveys():
-        for name, band in survey.BANDS.items():
+    for bands in (*(survey.BANDS for survey in surveys()), archive_bands.BANDS):
+        for name, band in bands.items():
             found.setdefault(name, band)
     return found
 

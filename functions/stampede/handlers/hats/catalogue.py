@@ -43,6 +43,7 @@ from stampede.store.open import first_site, open_objects, open_store
 from stampede.store.parquet.checksums import FileMetaData
 from stampede.store.programmes.rights import EVERYTHING, Rights
 from stampede.store.runs.run import RunInfo
+from stampede.store.runs.run_name import RunName
 from stampede.store.runs.schema import DETECTIONS, POSITIONS
 from stampede.store.tables.table import Table
 from stampede.telemetry import read_metrics
@@ -307,9 +308,16 @@ def _of(rows: pa.Table, ids: pa.Array) -> pa.Table:
 
 
 def _is_new(part: RunInfo, before: State) -> bool:
+    """Whether a part may have points that the catalogue lacks.
+
+    A merged run may have the points of an archive, which have no offsets: of a run that was not
+    there before.
+    """
     if part.key in before.runs:
         return False
-    return not part.coverage or bool(part.coverage - before.coverage)
+    names = {name.run for key in before.runs if (name := RunName.parse(key))}
+    is_known = bool(part.coverage) and names.issuperset(part.inputs)
+    return not is_known or bool(part.coverage - before.coverage)
 
 
 def _ids(objects: Objects, parts: list[RunInfo]) -> pa.Array:
