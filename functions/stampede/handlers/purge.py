@@ -1,4 +1,4 @@
-"""purge: removes what is of observing programmes that are not stored any more, at every site.
+"""purge: removes what is of programmes, or of an archive, that is not stored any more, everywhere.
 
 Readers withhold it as soon as the setting is changed (`store/programmes/rights.py`); this removes
 it. A packet of an alert that is still stored stays, without the rows of other programmes.
@@ -38,10 +38,17 @@ from stampede.store.open import open_objects, open_replica
 from stampede.store.packs.pack import read_rows
 from stampede.store.packs.packets import with_columns
 from stampede.store.programmes.rights import Rights
-from stampede.store.runs.schema import ALL_TABLES, PACKET_PACKS, PACKETS
+from stampede.store.runs.schema import (
+    ALL_TABLES,
+    DETECTIONS,
+    PACKET_PACKS,
+    PACKETS,
+    POSITIONS,
+)
 from stampede.store.tables.table import Table
 
 Show = Callable[[str], None]
+_OF_ARCHIVES = (POSITIONS, DETECTIONS)
 
 
 def found(settings: Settings) -> Counter[str]:
@@ -92,10 +99,7 @@ def purge(
             table.close()
     _delete(first, rights, kept, count, show)
     for second in others:
-        Reconciler(settings.model_copy(update={"reconcile": "replica"})).run(everything=True)
-        now = second.now() + LATER
-        for key in unneeded_at_second_site(first, second, now, timedelta(), rights=rights):
-            second.delete(key)
+        _purge_second_site(settings, first, second, rights)
         _delete(second, rights, kept, count, show)
     if kept:
         raise Damaged(
@@ -105,6 +109,46 @@ def purge(
             "has mended them; `--incomplete` removes these packets"
         )
     return +count
+
+
+def found_of_archive(settings: Settings, archive: str) -> Counter[str]:
+    """How many runs `purge_archive` would rewrite, by folder. Raises `Damaged`, `StoreDown`."""
+    rights, count = Rights(without=frozenset({archive})), Counter[str]()
+    for objects in _sites(settings):
+        for spec in _OF_ARCHIVES:
+            table = Table(objects, spec, rights=rights)
+            table.refresh()
+            count[f"tables/{spec.name}"] += len(withheld_runs(table))
+            table.close()
+    return +count
+
+
+def purge_archive(settings: Settings, archive: str, show: Show = lambda what: None) -> Counter[str]:
+    """Remove the light curves of an archive; how many runs were rewritten, by folder.
+
+    It must not be the name of a survey that sends alerts: their points would go too.
+
+    Raises `Damaged`, `StoreDown`; what was done before stays done.
+    """
+    rights, count = Rights(without=frozenset({archive})), Counter[str]()
+    first, *others = _sites(settings)
+    for spec in _OF_ARCHIVES:
+        table = Table(first, spec, rights=rights)
+        try:
+            count[f"tables/{spec.name}"] += purge_table(table, settings.run_rows, show)
+        finally:
+            table.close()
+    for second in others:
+        _purge_second_site(settings, first, second, rights)
+    return +count
+
+
+def _purge_second_site(settings: Settings, first: Objects, second: Objects, rights: Rights) -> None:
+    """Copy what was rewritten, and delete the runs that it replaces."""
+    Reconciler(settings.model_copy(update={"reconcile": "replica"})).run(everything=True)
+    now = second.now() + LATER
+    for key in unneeded_at_second_site(first, second, now, timedelta(), rights=rights):
+        second.delete(key)
 
 
 def _sites(settings: Settings) -> list[Objects]:

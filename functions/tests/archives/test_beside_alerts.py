@@ -14,8 +14,10 @@ from stampede.archives.layouts import Asked
 from stampede.config.settings import Settings
 from stampede.handlers.hats.catalogue import publish
 from stampede.handlers.histories.audit import HistoriesAudit
+from stampede.handlers.purge import found_of_archive, purge_archive
 from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.handlers.scrub.deep_audit import deep_audit
+from stampede.lookup.errors import UnknownObject
 from stampede.lookup.lookup import Lookup
 from stampede.read.app import make_app
 from stampede.store.compaction.compact import Policy, compact
@@ -129,6 +131,47 @@ def sites(tmp_path: Path) -> Settings:
     return settings
 
 
+def test_an_archive_is_removed_at_both_sites_and_alerts_stay(
+    sites: Settings, tmp_path: Path
+) -> None:
+    first, second = open_objects(sites), open_replica(sites)
+    Reconciler(sites.model_copy(update={"reconcile": "replica"})).run(everything=True)
+    compact(Table(first, DETECTIONS), first.now(), Policy(fanout=2, major=True))
+    before = repr(curve(first, ZTF_OBJECT))
+    coverage = coverage_of(first)
+    assert coverage
+    assert found_of_archive(sites, "ztfdr24") == {"tables/detections": 2, "tables/positions": 2}
+    assert found_of_archive(sites, "ztfdr23") == {}
+    purge_archive(sites, "ztfdr24")
+    assert found_of_archive(sites, "ztfdr24") == {}
+    for objects in (first, second):
+        with pytest.raises(UnknownObject):
+            curve(objects, ONE)
+        assert repr(curve(objects, ZTF_OBJECT)) == before
+        table = Table(objects, DETECTIONS)
+        table.refresh()
+        assert all("ztfdr24" not in rows for rows in surveys_in(table))
+    assert coverage_of(first) == coverage
+    store_files(first, tmp_path / "ztf.parquet")
+    assert len(curve(first, ONE)) == 3
+
+
+def coverage_of(objects: Objects) -> Coverage:
+    table = Table(objects, DETECTIONS)
+    table.refresh()
+    return table.coverage()
+
+
+def surveys_in(table: Table) -> list[list[str]]:
+    """The surveys of the rows of each part that is listed, live or not."""
+    return [
+        rows["survey"].to_pylist()
+        for part in table.listed()
+        for file in [table.reader.open(part)]
+        for rows in file.read(list(file.numbers))
+    ]
+
+
 def test_the_second_site_has_them(sites: Settings) -> None:
     Reconciler(sites.model_copy(update={"reconcile": "replica"})).run(everything=True)
     first, second = open_objects(sites), open_replica(sites)
@@ -146,7 +189,9 @@ def test_a_catalogue_of_hats_gains_them_even_when_they_were_merged(tmp_path: Pat
     Table(objects, POSITIONS).append(positions_of(points), coverage)
     Table(objects, DETECTIONS).append(points, coverage)
     publish(objects, files, "sky")
-    store_files(objects, write_ztf(tmp_path / "ztf.parquet"))
+    near = {"objra": 10.0, "objdec": -5.0}  # in a pixel that was written
+    rows = [ztf_row(**near), ztf_row(OTHER, 2, **near)]
+    store_files(objects, write_ztf(tmp_path / "ztf.parquet", rows))
     for spec in (DETECTIONS, POSITIONS):
         compact(Table(objects, spec), objects.now(), Policy(fanout=2, major=True))
     publish(objects, files, "sky")

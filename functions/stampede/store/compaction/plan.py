@@ -47,7 +47,9 @@ class MergePlan:
 
         Each part's footer holds it, so that a reader can hold a part to its name.
         """
-        left_out = [] if self.rights.programids is None else [sorted(self.rights.programids)]
+        programids, without = self.rights
+        left_out: list[Any] = [] if programids is None else [sorted(programids)]
+        left_out += [{"without": sorted(without)}] if without else []
         # Versions before wrote these offsets into the footer: other bytes need another name.
         packed = [f"packed 1 {zstd.VERSION}"] if self.packed else []
         return digest(json.dumps([FORMAT, self.parts, *left_out, *packed]))

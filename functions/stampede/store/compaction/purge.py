@@ -1,4 +1,4 @@
-"""Removes the data of observing programmes that are no longer stored.
+"""Removes the data of observing programmes, or of an archive, that are no longer stored.
 
 Objects are never changed. A run that has such rows is merged alone into a run of the next level
 without them: by the protocol (docs/store.md) that run is live, and the old one may be deleted.
@@ -30,7 +30,7 @@ input, whichever clock dated it."""
 
 
 def withheld_runs(table: Table) -> list[Run]:
-    """The live runs of the last `refresh` that have rows of programmes that are not stored.
+    """The live runs of the last `refresh` that have rows of what the table's rights leave out.
 
     Raises `Damaged`, `StoreDown`; `NotFound` if one was merged meanwhile.
     """
@@ -89,9 +89,9 @@ def _found(table: Table) -> list[Run]:
 
 
 def _withheld(table: Table, part: RunInfo) -> bool:
-    """Whether a part has rows of programmes that are not stored, by the column that tells."""
+    """Whether a part has rows of what is not stored, by the column that tells."""
     objects, names = table.objects, table.spec.schema.names
-    column = next(name for name in COLUMNS if name in names)
+    column = "survey" if table.rights.without else next(name for name in COLUMNS if name in names)
     if column not in footer_of(objects, part.object).schema.names:
         return False  # written before the table had the column
     for values in read_column(objects, part.object, column):

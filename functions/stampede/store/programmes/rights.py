@@ -17,9 +17,18 @@ FEW = 16
 
 
 class Rights(NamedTuple):
-    """The programmes that are stored; None: all of them."""
+    """What is stored of the tables.
+
+    Attributes
+    ----------
+    programids
+        The programmes that are stored; None: all of them.
+    without
+        Archives of which nothing is.
+    """
 
     programids: frozenset[int] | None = None
+    without: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -36,6 +45,9 @@ class Rights(NamedTuple):
         A row says its programme, or the key of the pack that it points into does. Rows without any
         stay: their survey has no programmes.
         """
+        if self.without and rows.schema.get_field_index("survey") >= 0:
+            gone = pc.is_in(rows["survey"], pa.array(sorted(self.without), pa.string()))
+            rows = rows.filter(pc.invert(gone))
         if self.programids is None or not rows.num_rows:
             return rows
         schema = rows.schema  # `column_names` of a light curve takes 7 us
