@@ -15,6 +15,7 @@ __all__ = [
     "healpix",
     "image_tokens",
     "isolation",
+    "moving",
     "packets",
     "positions",
     "readable",

@@ -29,12 +29,13 @@ from stampede.alerts.batch_parts import (
     Suspect,
 )
 from stampede.alerts.bounds import Times
-from stampede.alerts.columns import CUTOUT, DETECTION
+from stampede.alerts.columns import CUTOUT, DETECTION, MOVING
 from stampede.alerts.decoder import Decoder, check
 from stampede.alerts.framing import Framing, WriterSchema
 from stampede.alerts.history_cut import without_rows
 from stampede.alerts.image_tokens import ImageTokens, Misplaced
 from stampede.alerts.isolation import Isolation
+from stampede.alerts.moving.observations import observations_of
 from stampede.alerts.schema_groups import (
     ORIGIN,
     Faults,
@@ -289,7 +290,8 @@ class BatchDecoder:
             group = self._mixed(group, points.programids, messages)
         types = schema.columns if schema.may_differ else None
         raw = raw_alerts(group, schema.left_out, types)
-        return Part(points.rows, raw, faults, [group])
+        moving = observations_of(group, points.rows)
+        return Part(points.rows, raw, faults, [group], moving=moving)
 
     def _mixed(
         self, group: SchemaGroup, found: Mapping[int, frozenset[int]], messages: Sequence[Bytes]
@@ -360,7 +362,8 @@ def _decoded(
     groups = [group for part in parts for group in part.groups]
     origins = concat(ORIGIN, [part.origins for part in parts if part.origins is not None])
     of_messages = [of_parts.get(number, fault) for number, fault in enumerate(faults)]
-    return Decoded(rows, of_messages, raw, groups, origins)
+    moving = concat(MOVING, [part.moving for part in parts if part.moving is not None])
+    return Decoded(rows, of_messages, raw, groups, origins, moving)
 
 
 def _images(group: SchemaGroup, faults: Faults) -> Part:

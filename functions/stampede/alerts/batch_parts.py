@@ -41,6 +41,8 @@ class Decoded(NamedTuple):
     origins
         With cutouts, of each row the number of its `message`, and the `programid` of its alert:
         null where the survey has no observing programmes.
+    moving
+        With detections, rows of `columns.MOVING`: the alerts of known bodies of the solar system.
     """
 
     rows: pa.Table
@@ -48,6 +50,7 @@ class Decoded(NamedTuple):
     raw: list[RawAlerts]
     groups: list[SchemaGroup]
     origins: pa.Table
+    moving: pa.Table
 
     def by_night_and_programme(self) -> Iterator["OfNight"]:
         """The rows of cutouts, those of each night and programme by themselves, in that order."""
@@ -127,6 +130,7 @@ class Part(NamedTuple):
     groups: Sequence[SchemaGroup] = ()
     origins: pa.Table | None = None
     cutouts: "Part | None" = None
+    moving: pa.Table | None = None
 
     @property
     def lost(self) -> Faults:

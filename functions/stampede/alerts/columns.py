@@ -11,7 +11,8 @@ An alert becomes rows of these schemas:
   of the history in the alert;
 * `PACKET`, one row per alert: the message itself, without its images;
 * `THUMBNAIL`, one row per alert: its cutouts side by side as one small picture;
-* `POSITION`, one row per object and cell of the sky in which any of its detections lies.
+* `POSITION`, one row per object and cell of the sky in which any of its detections lies;
+* `MOVING`, one row per alert that shows a known body of the solar system.
 
 Conventions: fluxes are AB flux densities in nanojansky, so that ``mag = 31.4 - 2.5 log10(flux)``
 (Oke & Gunn 1983; 0 mag = 3631 Jy); times are MJD in TAI; positions are ICRS degrees; ids are
@@ -443,3 +444,43 @@ POSITION = pa.schema(
 )
 POSITION_KEY = ("healpix", "survey", "object_id", "programid")
 POSITION_PRECEDENCE = ("last_mjd", "detections")
+
+# What alerts show of bodies of the solar system: the columns of the table `moving`.
+MOVING = pa.schema(
+    [
+        _key(
+            "designation",
+            pa.string(),
+            "of the body, as the Minor Planet Center writes it unpacked: 2011 UW158, 45685, "
+            "C/2017 K2",
+        ),
+        _OBJECT[0],
+        CUTOUT.field("alert_id"),
+        _OBJECT[1],
+        *_TIME_AND_POSITION,
+        *(
+            DETECTION.field(name)
+            for name in ("flux", "flux_err", "total_flux", "total_flux_err", "reliability")
+        ),
+        _column("phase_angle", pa.float32(), "Sun, body, observer; lsst alone sends it", "deg"),
+        _column("helio_distance", pa.float32(), "from the Sun; lsst alone sends it", "AU"),
+        _column("topo_distance", pa.float32(), "from the observer; lsst alone sends it", "AU"),
+        _column("predicted_mag", pa.float32(), "of the ephemeris, in V", "mag"),
+        _column(
+            "offset",
+            pa.float32(),
+            "distance of the detection from the predicted position; ztf names the nearest body, "
+            "which is taken up to 5 arcsec",
+            "arcsec",
+        ),
+        _key(
+            "processed_mjd",
+            pa.float64(),
+            "MJD TAI when the survey made this version of the detection",
+            "d",
+        ),
+        _PROGRAMID,
+    ]
+)
+MOVING_KEY = ("designation", "survey", "alert_id")
+MOVING_PRECEDENCE = ("processed_mjd",)

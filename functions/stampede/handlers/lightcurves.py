@@ -2,8 +2,8 @@
 
 It reads and overwrites nothing: each batch adds one small sorted run. The fields of an alert that
 have no column in the table are stored beside it, under the survey's names, and so is the alert as
-it came, its packet, and where its object is: before the points, so that an offset which
-`detections` holds has its packet and its position.
+it came, its packet, where its object is, and which body of the solar system it shows: before the
+points, so that an offset which `detections` holds has all of them.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +24,7 @@ from stampede.store.objects.store_clock import StoreClock
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects
 from stampede.store.packs.raw_alerts import write_raw
-from stampede.store.runs.schema import DETECTIONS, PACKETS, POSITIONS
+from stampede.store.runs.schema import DETECTIONS, MOVING, PACKETS, POSITIONS
 from stampede.store.tables.table import Table
 
 
@@ -52,6 +52,7 @@ def make_write(objects: Objects, settings: Settings) -> Write:
     table = Table(objects, DETECTIONS)
     packets = Table(objects, PACKETS, threads=1) if settings.packet_days != 0 else None
     positions = Table(objects, POSITIONS, threads=1)
+    moving = Table(objects, MOVING, threads=1)
 
     def write(batch: Batch, decoded: Decoded) -> Written:
         watch = Stopwatch()
@@ -63,6 +64,7 @@ def make_write(objects: Objects, settings: Settings) -> Write:
             puts: list[Future[Any]] = [thread.submit(objects.put, *file) for file in files]
             if decoded.rows.num_rows:
                 puts.append(thread.submit(_append_positions, positions, decoded.rows, coverage))
+                puts.append(thread.submit(moving.append, decoded.moving, coverage))
             try:
                 if packets:
                     stored += store_packets(packets, batch, decoded.groups)

@@ -31,6 +31,7 @@ from stampede.store.packs.retention import Retention
 from stampede.store.runs.schema import (
     CUTOUTS,
     DETECTIONS,
+    MOVING,
     PACKETS,
     POSITIONS,
     THUMBNAILS,
@@ -48,8 +49,14 @@ FEW = 500
 """Most rows that the event loop itself makes a response of if memory holds them: a thread would
 only compete for the interpreter with the other threads and with the waiting loop."""
 
-SMALL_SHARES = {"detections": 25, "cutouts": 12, "packets": 10, "positions": 8, "thumbnails": 5}
-LARGE_SHARES = {"detections": 12, "cutouts": 6, "packets": 6, "positions": 6, "thumbnails": 0}
+SMALL_SHARES = {
+    **{"detections": 25, "cutouts": 12, "packets": 10, "positions": 8, "thumbnails": 5},
+    "moving": 3,
+}
+LARGE_SHARES = {
+    **{"detections": 12, "cutouts": 6, "packets": 6, "positions": 6, "thumbnails": 0},
+    "moving": 1,
+}
 """Percent of `cache_bytes` of each table in the two lookups of `read`. The rest is for the tails of
 both, and for light curves as they were sent.
 
@@ -90,6 +97,7 @@ class Lookup:
         # Do not relist on a miss: without the thumbnail function every request would list.
         self.thumbnails = table(THUMBNAILS, None)
         self.positions = table(POSITIONS, None)
+        self.moving = table(MOVING, None)
         stored = settings.packet_days != 0
         self.packet_locations = table(PACKETS, PACKET_MISS_AGE if stored else None)
 
@@ -99,6 +107,7 @@ class Lookup:
             self.cutouts,
             self.detections,
             self.positions,
+            self.moving,
             self.thumbnails,
             self.packet_locations,
         ):

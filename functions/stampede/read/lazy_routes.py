@@ -23,6 +23,7 @@ from stampede.read.api import (
     tap_jobs,
 )
 from stampede.read.compatible.routes import MOUNT as COMPATIBLE
+from stampede.read.moving import observations
 from stampede.read.pages import alert as alert_page
 from stampede.read.pages import api_docs as docs_page
 from stampede.read.pages import cone as cone_page
@@ -69,6 +70,12 @@ ROUTES: list[BaseRoute] = [
     ),
     route("/v1/cutouts", "bulk", bulk.post_cutouts, "format", "responseformat", method="POST"),
     route("/v1/lightcurves", "bulk", bulk.post_light_curves, *LIGHT_CURVE, "asof", method="POST"),
+    route(
+        "/v1/moving/{designation:path}",
+        "lightcurves",
+        observations.get_observations,
+        *observations.PARAMETERS,
+    ),
     route("/v1/cone", "lightcurves", cone.get_cone, *CONE),
     route("/v1/cone", "bulk", cross_match.post_cone, *CONE[2:], method="POST"),
     route("/v1/scs", "lightcurves", scs.get_cone, others=True),

@@ -43,6 +43,7 @@ FORCED: Sequence[str] = ($forced)  # histories of forced photometry
 IMAGE_MAGIC: bytes = $magic
 SKY_AXES: SkyAxes | None = None
 BANDS: Mapping[str, Band] = {$bands}
+MOVING: Moving | None = None
 OBJECT_PAGES: Mapping[str, str] = {}
 HEAD = ($inner)
 $band_of_id

@@ -24,7 +24,7 @@ from stampede.runtime.clock import now_mjd
 from stampede.store.integrity.references import check_packs
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.runs.schema import DETECTIONS, PACKET_PACKS, PACKETS, POSITIONS
+from stampede.store.runs.schema import DETECTIONS, MOVING, PACKET_PACKS, PACKETS, POSITIONS
 from stampede.store.tables.table import Table
 from tests.support.alerts.fits_files import source, ztf
 from tests.support.read.read_service import serving
@@ -109,16 +109,19 @@ def test_points_are_stored_only_after_their_packets(settings: Settings, monkeypa
         try:
             store(settings, [alert(failing_at)], failing_at, functions=[lightcurves])
         except StoreDown:
-            assert failing_at <= 5
+            assert failing_at <= 6
         else:
-            assert failing_at > 5
+            assert failing_at > 6
         points = Table(objects, DETECTIONS).coverage()
-        for before in (PACKETS, POSITIONS):
+        for before in (PACKETS, POSITIONS, MOVING):
             assert not points - Table(objects, before).coverage()
         assert not check_packs(objects, PACKET_PACKS).lost
 
 
-@pytest.mark.parametrize("prefix", ["alerts/", "packets/", "tables/packets/", "tables/positions/"])
+@pytest.mark.parametrize(
+    "prefix",
+    ["alerts/", "packets/", "tables/packets/", "tables/positions/", "tables/moving/"],
+)
 def test_points_wait_for_every_other_write(settings: Settings, monkeypatch, prefix: str) -> None:
     objects = open_objects(settings)
     monkeypatch.setattr(lightcurves, "open_objects", lambda settings: objects)
@@ -190,6 +193,7 @@ def test_raw_alerts_and_packets_are_stored_at_once(settings: Settings, monkeypat
         ["tables", "packets"],
         ["alerts", "ztf"],
         ["tables", "positions"],
+        ["tables", "moving"],
         ["tables", "detections"],
     ]
 

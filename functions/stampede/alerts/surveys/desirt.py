@@ -14,7 +14,7 @@ import pyarrow as pa
 from stampede.alerts.arrays import Rows, concat, explode, head_of, images_of, table_of
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.surveys import rubin, ztf
-from stampede.alerts.surveys.survey import Band, SkyAxes
+from stampede.alerts.surveys.survey import Band, Moving, SkyAxes
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.timescale import TAI_MINUS_UTC
 
@@ -30,6 +30,7 @@ HISTORY_FIELDS: Sequence[str] = ("fp_hists",)
 IMAGE_MAGIC: bytes = ztf.IMAGE_MAGIC
 SKY_AXES: SkyAxes | None = None
 BANDS: Mapping[str, Band] = {name: rubin.BANDS[name] for name in "griz"}
+MOVING: Moving | None = None
 OBJECT_PAGES: Mapping[str, str] = {}
 
 built_in_schemas = ztf.built_in_schemas

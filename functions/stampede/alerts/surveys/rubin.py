@@ -15,7 +15,7 @@ from stampede.alerts.arrays import Rows, concat, constant, explode, table_of
 from stampede.alerts.bounds import check_image
 from stampede.alerts.columns import DETECTION, FLAGS
 from stampede.alerts.surveys.rubin_schemas import rubin_schemas
-from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, Band, NotFits, SkyAxes
+from stampede.alerts.surveys.survey import FITS_BLOCK, FITS_MAGIC, Band, Moving, NotFits, SkyAxes
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.timescale import MJD_TAI_OF_1970
 
@@ -52,6 +52,19 @@ BANDS: Mapping[str, Band] = {
     "z": Band("#d6248a", "#ff7cc4"),
     "y": Band("#5d0000", "#d39a86"),
 }
+MOVING: Moving | None = Moving(
+    designation=(
+        "ssSource.designation",
+        "mpc_orbits.unpacked_primary_provisional_designation",
+        "mpc_orbits.designation",
+        "MPCORB.mpcDesignation",
+    ),
+    phase_angle=("ssSource.phaseAngle",),
+    helio_distance=("ssSource.helioRange", "ssSource.heliocentricDist"),
+    topo_distance=("ssSource.topoRange", "ssSource.topocentricDist"),
+    predicted_mag=("ssSource.ephVmag", "ssSource.predictedVMagnitude"),
+    offset=("ssSource.ephOffset",),
+)
 OBJECT_PAGES: Mapping[str, str] = {
     "ALeRCE": "https://lsst.alerce.online/object/{}?survey=lsst",
     "Fink": "https://lsst.fink-portal.org/{}",

@@ -6,6 +6,7 @@ The two framings are standards that any survey may use, so they are not part of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -29,6 +30,37 @@ class SkyAxes(NamedTuple):
     y_east: float
     x_north: float
     y_north: float
+
+
+class Moving(NamedTuple):
+    """The fields that say which body of the solar system an alert shows, and where it was.
+
+    Each is a tuple of the names that a field has had: ``a``, or ``a.b`` of a nested record. One
+    that a survey does not send is empty.
+
+    Attributes
+    ----------
+    designation
+        As the Minor Planet Center writes it, in any form.
+    phase_angle
+        Sun, body, observer: degrees.
+    helio_distance, topo_distance
+        From the Sun and from the observer: au.
+    predicted_mag
+        In V.
+    offset
+        Distance of the detection from the predicted position: arcsec.
+    most_offset
+        A body that was predicted farther away is another source: arcsec.
+    """
+
+    designation: tuple[str, ...]
+    phase_angle: tuple[str, ...] = ()
+    helio_distance: tuple[str, ...] = ()
+    topo_distance: tuple[str, ...] = ()
+    predicted_mag: tuple[str, ...] = ()
+    offset: tuple[str, ...] = ()
+    most_offset: float = math.inf
 
 
 class Band(NamedTuple):
@@ -73,6 +105,8 @@ class Survey(Protocol):
     BANDS
         Every band of its points, by the name that rows have, in order of wavelength. A name has
         letters and digits alone. A band of an earlier survey keeps that survey's colours.
+    MOVING
+        The fields about bodies of the solar system; None if its alerts have none.
     OBJECT_PAGES
         Pages about an object elsewhere: an address by the name of the site, with ``{}`` in place of
         the object's id.
@@ -86,6 +120,7 @@ class Survey(Protocol):
     IMAGE_MAGIC: bytes
     SKY_AXES: SkyAxes | None
     BANDS: Mapping[str, Band]
+    MOVING: Moving | None
     OBJECT_PAGES: Mapping[str, str]
 
     def built_in_schemas(self) -> Mapping[int, dict[str, Any]]:

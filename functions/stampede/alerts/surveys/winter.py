@@ -19,7 +19,7 @@ import pyarrow as pa
 from stampede.alerts.arrays import Rows, concat, explode, head_of, images_of, nanojansky, table_of
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.surveys import ztf
-from stampede.alerts.surveys.survey import Band, SkyAxes
+from stampede.alerts.surveys.survey import Band, Moving, SkyAxes
 from stampede.runtime import lazy_arrow_compute as pc
 
 NAME: str = "winter"
@@ -44,6 +44,7 @@ BANDS: Mapping[str, Band] = {
     "J": Band("#0f7f86", "#3fc3c9"),
     "Hs": Band("#a04a12", "#ef9a5c"),
 }
+MOVING: Moving | None = None
 OBJECT_PAGES: Mapping[str, str] = {}
 BAND_OF_FID = pa.array([None, "Y", "J", "Hs"])  # 4 is a dark frame
 

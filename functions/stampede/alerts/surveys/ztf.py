@@ -29,6 +29,7 @@ from stampede.alerts.surveys.survey import (
     FITS_MAGIC,
     PROGRAMID,
     Band,
+    Moving,
     NotFits,
     SkyAxes,
 )
@@ -58,6 +59,14 @@ IMAGE_MAGIC: bytes = b"\x1f\x8b\x08"  # gzip's magic number and method (RFC 1952
 # Stamps have no coordinates. x grows to the west and y to the south: see docs/adr/0032-north-up.md.
 SKY_AXES: SkyAxes | None = SkyAxes(-1.012 / 3600, 0.0, 0.0, -1.012 / 3600)
 BANDS: Mapping[str, Band] = {name: RUBIN_BANDS[name] for name in "gri"}
+# The nearest known body within 30 arcsec. It is what the alert shows if it is as near as Fink's
+# asteroid catcher asks for.
+MOVING: Moving | None = Moving(
+    designation=("candidate.ssnamenr",),
+    predicted_mag=("candidate.ssmagnr",),
+    offset=("candidate.ssdistnr",),
+    most_offset=5.0,
+)
 OBJECT_PAGES: Mapping[str, str] = {
     "ALeRCE": "https://alerce.online/object/{}",
     "Fink": "https://ztf.fink-portal.org/{}",

@@ -1,6 +1,6 @@
 """A light curve as JSON, CSV, Parquet, Arrow and VOTable."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from itertools import chain
 from typing import Any, NamedTuple
@@ -118,17 +118,23 @@ def to_json(detections: pa.Table) -> bytes:
     Numbers that are not finite are null. If the points are of several surveys, each
     point says its own, and the member `survey` is null.
     """
-    count = len(detections)
-    first = [detections[name][0].as_py() if count else None for name in OF_OBJECT]
-    shared = OF_OBJECT
-    if count and len(detections["survey"].unique()) > 1:
-        shared, first = OF_OBJECT[:1], [first[0], None]
-    head = [f'"{name}":{_text(value)}' for name, value in zip(OF_OBJECT, first, strict=True)]
+    return json_of(detections, OF_OBJECT, "detections")
+
+
+def json_of(table: pa.Table, of_all: Sequence[str], member: str) -> bytes:
+    """The columns that all rows share, then the rows as the member of that name.
+
+    Of the columns `of_all` one whose rows differ is null there, and each row has its own.
+    """
+    count = len(table)
+    shared = [name for name in of_all if name == of_all[0] or len(table[name].unique()) <= 1]
+    first = {name: table[name][0].as_py() for name in shared if count}
+    head = [f'"{name}":{_text(first.get(name))}' for name in of_all]
     # Pieces of text, row by row: what comes before a value, then the value. A value that all rows
     # share is written once. To make a dict of each row takes twice as long.
     columns: list[tuple[str, list[str]]] = []
     before = "{"
-    for name, values in _json_texts(detections.drop_columns(shared)).items():
+    for name, values in _json_texts(table.drop_columns(shared)).items():
         before += f'"{name}":' + (f"{values}," if isinstance(values, str) else "")
         if not isinstance(values, str):
             columns.append((before, values))
@@ -139,7 +145,7 @@ def to_json(detections: pa.Table) -> bytes:
         pieces[2 * number :: width] = [before] * count
         pieces[2 * number + 1 :: width] = values
     rows = "".join(pieces)[:-1]
-    return f'{{{",".join(head)},"detections":[{rows}]}}'.encode()
+    return f'{{{",".join(head)},"{member}":[{rows}]}}'.encode()
 
 
 def _json_texts(rows: pa.Table) -> dict[str, str | list[str]]:

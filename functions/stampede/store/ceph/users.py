@@ -25,6 +25,7 @@ from stampede.store.runs.schema import (
     CUTOUT_PACKS,
     CUTOUTS,
     DETECTIONS,
+    MOVING,
     PACKET_PACKS,
     PACKETS,
     POSITIONS,
@@ -58,7 +59,7 @@ def _packs(spec: PackSpec) -> str:
 
 
 _IMAGES = (_packs(CUTOUT_PACKS), *_runs(CUTOUTS))
-_POINTS = ("alerts/", _packs(PACKET_PACKS), *_runs(DETECTIONS, PACKETS, POSITIONS))
+_POINTS = ("alerts/", _packs(PACKET_PACKS), *_runs(DETECTIONS, PACKETS, POSITIONS, MOVING))
 
 ROLES: dict[str, Rights] = {
     "read": Rights(reads=("",), writes=(QUERY_JOBS,), deletes=(QUERY_JOBS,)),

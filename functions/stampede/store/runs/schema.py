@@ -77,12 +77,18 @@ POSITIONS = TableSpec(
     columns.POSITION_KEY,
     columns.POSITION_PRECEDENCE,
 )
+MOVING = TableSpec(
+    "moving",
+    columns.MOVING,
+    columns.MOVING_KEY,
+    columns.MOVING_PRECEDENCE,
+)
 
 # The tables that store alerts. The ledger accounts for every Kafka offset in each of them.
 TABLES = {spec.name: spec for spec in (CUTOUTS, DETECTIONS)}
-# `thumbnails` and `positions` can be computed again; the coverage of `detections` implies that of
-# `packets`.
-ALL_TABLES = TABLES | {spec.name: spec for spec in (THUMBNAILS, PACKETS, POSITIONS)}
+# `thumbnails`, `positions` and `moving` can be computed again; the coverage of `detections` implies
+# that of `packets`.
+ALL_TABLES = TABLES | {spec.name: spec for spec in (THUMBNAILS, PACKETS, POSITIONS, MOVING)}
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ HISTORY_FIELDS = ("earlier",)
 IMAGE_MAGIC = FITS_MAGIC
 SKY_AXES = None
 BANDS = {"g": Band("#2f9e4d", "#4cd07d"), "V9": Band("#8a5a00", "#e0b050")}
+MOVING = None
 OBJECT_PAGES = {"Argus": "https://argus.example/stars/{}"}
 
 _ROW = {"id": "long", "mjdUtc": "double", "filter": "string", "uJy": "float", "uJyErr": "float"}

@@ -1,0 +1,3 @@
+"""Bodies of the solar system: their designations, and the alerts that show them."""
+
+__all__ = ["designations", "observations"]
