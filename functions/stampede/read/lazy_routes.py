@@ -29,6 +29,7 @@ from stampede.read.pages import api_docs as docs_page
 from stampede.read.pages import cone as cone_page
 from stampede.read.pages import front_page as html
 from stampede.read.pages import ledger_page, search
+from stampede.read.pages import moving as moving_page
 from stampede.read.pages import nights as night_page
 from stampede.read.pages import object as object_page
 from stampede.read.pages import page as pages
@@ -60,6 +61,7 @@ ROUTES: list[BaseRoute] = [
     _page("/proofs/{survey}/{night}", proof_pages.proof_page, "sha256"),
     route("/ledger", "ledger", ledger_page.ledger_page, "page"),
     _page("/find", search.find, "id"),
+    _page("/moving/{designation:path}", moving_page.moving_page, "axis", "page", "points"),
     _page("/objects/{object_id}", object_page.object_page, *Choices._fields),
     _page("/alerts/{alert_id}", alert_page.alert_page, "survey", "stretch", "limits"),
     route(

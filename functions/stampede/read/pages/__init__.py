@@ -6,6 +6,7 @@ __all__ = [
     "cone",
     "front_page",
     "ledger_page",
+    "moving",
     "nights",
     "object",
     "object_choices",

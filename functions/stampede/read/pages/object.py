@@ -1,7 +1,7 @@
 """Route of the page of an object: its light curve, its alerts, its points."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlencode
 
 import numpy as np
@@ -19,7 +19,7 @@ from stampede.read.formats.light_curves import FORMATS
 from stampede.read.pages import page as pages
 from stampede.read.pages.external_links import links
 from stampede.read.pages.object_choices import Choices
-from stampede.read.pages.page import ShownAlert, position_of
+from stampede.read.pages.page import Part, ShownAlert, part_of, position_of
 from stampede.read.pages.surroundings import Fact, surroundings
 from stampede.read.plots import light_curve as plot
 from stampede.read.plots.light_curve import Axis, Flux, Fold, Quantity, light_curve_svg
@@ -48,17 +48,8 @@ KIND_NAMES = {
     PointKind.LIMIT: "5σ limit",
 }
 
-T = TypeVar("T")
 Key = tuple[int, str]
 """Id and survey of an alert."""
-
-
-class Part(NamedTuple):
-    """Which page of how many, and how many items they hold together."""
-
-    number: int
-    last: int
-    total: int
 
 
 class FromAlerts(NamedTuple):
@@ -159,7 +150,7 @@ def _page(lookup: Lookup, object_id: str, choices: Choices) -> str:
     ids = [locations[0].alert_id for locations in stored]
     if choices.page is None and choices.alert in ids:
         choices = choices._replace(page=1 + ids.index(choices.alert) // ALERTS)
-    part, some = _part(stored, choices.page or 1, ALERTS)
+    part, some = part_of(stored, choices.page or 1, ALERTS)
     on_page = [locations[0].alert_id for locations in some]
     thumbnails = {(one.alert_id, one.survey) for one in lookup.thumbnail_locations(on_page)}
     bands = dict(zip(detections["source_id"].to_pylist(), bands_of(detections), strict=True))
@@ -198,7 +189,7 @@ def render(
     """
     curve = Curve.of(detections, stored)
     chosen, fold = curve.chosen(choices), _fold(detections, choices)
-    points, rows = _part(np.flatnonzero(chosen)[::-1], choices.points, POINTS)
+    points, rows = part_of(np.flatnonzero(chosen)[::-1], choices.points, POINTS)
     usual = _usual_flux(detections)
     quantity = Quantity(choices.axis, choices.flux or usual)
     values = plot.values(detections, quantity)
@@ -289,13 +280,6 @@ def _fold(detections: pa.Table, choices: Choices) -> Fold | None:
         return None
     first = detections["mjd"][0].as_py()
     return Fold(choices.period, first if choices.epoch is None else choices.epoch)
-
-
-def _part(items: Sequence[T] | np.ndarray, number: int, size: int) -> tuple[Part, Any]:
-    """The page of that number, the last one if there are fewer, and its items."""
-    last = max(1, -(-len(items) // size))
-    number = min(number, last)
-    return Part(number, last, len(items)), items[(number - 1) * size : number * size]
 
 
 def _hrefs(detections: pa.Table, kinds: np.ndarray, stored: set[Key]) -> dict[int, str]:

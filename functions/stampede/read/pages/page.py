@@ -128,6 +128,21 @@ def problem_page(title: str, detail: str) -> str:
     return page("problem.html", title=title, detail=detail, link=link)
 
 
+class Part(NamedTuple):
+    """Which page of how many, and how many items they hold together."""
+
+    number: int
+    last: int
+    total: int
+
+
+def part_of(items: Sequence[Any] | np.ndarray, number: int, size: int) -> tuple[Part, Any]:
+    """The page of that number, the last one if there are fewer, and its items."""
+    last = max(1, -(-len(items) // size))
+    number = min(number, last)
+    return Part(number, last, len(items)), items[(number - 1) * size : number * size]
+
+
 class ShownAlert(NamedTuple):
     """An alert on a page; `sent` are the kinds of cutout that the survey sent."""
 

@@ -1,12 +1,14 @@
-"""Route of the search field: an id, the beginning of one, or a position."""
+"""Route of the search field: an id, its beginning, a designation, or a position."""
 
 import re
+from collections.abc import Sequence
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from stampede.alerts.bounds import MOST_ID, OBJECT_ID
+from stampede.alerts.moving.designations import is_designation, path_form, standard_form
 from stampede.errors import NotFound
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.lookup import Lookup
@@ -19,7 +21,8 @@ RADIUS = "5"
 MOST = 50
 """Objects that are listed of those whose ids begin with what was typed."""
 HINT = "Try an id such as ZTF21abiuvdk or its beginning, or a position such as 10.68 41.27 or \
-00:03:15.4 +16:08:44, with a radius such as 5 or 2arcmin after it"
+00:03:15.4 +16:08:44, with a radius such as 5 or 2arcmin after it, or a body of the solar system \
+such as 2011 UW158"
 _ANGLE = re.compile(r"[-+]?[0-9.][0-9.:°'′\"″a-z]*")
 _UNIT = re.compile(r"\s+(arcsec|arcmin|deg|[\"″'′°])$")
 _JOINED = re.compile(r"([0-9.:]+:[0-9.:]+)([-+][0-9.:]+)")
@@ -36,7 +39,7 @@ async def find(request: Request) -> Response:
     text = id_in(request.query_params.get("id", "").strip())
     if position := position_in(text):
         return RedirectResponse(f"/cone?{urlencode(position)}", 302)
-    if not OBJECT_ID.fullmatch(text):
+    if not OBJECT_ID.fullmatch(text) and not is_designation(text):
         what = f"{text[:40]!r} is neither an id nor a position. " if text else ""
         raise BadParameter("id", f"{_of_tns(text) or what}{HINT}.")
     found = await service.run(_found, service.lookup, text)
@@ -71,31 +74,48 @@ def position_in(text: str) -> dict[str, str] | None:
 
 
 def _found(lookup: Lookup, text: str) -> dict[str, str]:
-    """The addresses of what this id, or its beginning, may mean, by their names.
+    """The addresses of what this id, its beginning or this designation may mean, by their names.
 
     Of objects one more than `MOST` if there are more. Raises `NotFound`.
     """
     # ZTF writes its ids as ZTF21abiuvdk, whatever a reader types.
     spellings = dict.fromkeys((text, text[:3].upper() + text[3:].lower(), text.upper()))
-    stored = set(lookup.detections.lookup([*spellings])["object_id"].to_pylist())
-    for name in spellings:
-        if name in stored:
-            return {name: _object(name)}
-    if text.isdigit() and 0 < int(text) <= MOST_ID:
-        surveys = sorted({one.survey for one in lookup.locations([int(text)])})
-        if len(surveys) == 1:
-            return {text: f"/alerts/{int(text)}"}
-        if surveys:
-            url = f"/alerts/{int(text)}?survey="
-            return {f"alert {text} of {one.upper()}": f"{url}{one}" for one in surveys}
+    if found := _body(lookup, text) | _named(lookup, text, [*spellings]):
+        return found
     names = {key for one in spellings for key in lookup.detections.keys_with_prefix(one, MOST + 1)}
     if not names:
         what = (
-            f"{text} was taken for an id or its beginning: no object's id begins with it, and no "
-            "alert has it. "
+            f"no alert of the body {standard_form(text)} is stored. "
+            if not text.isdigit() and is_designation(text)
+            else f"{text} was taken for an id or its beginning: no object's id begins with it, and "
+            "no alert has it. "
         )
         raise NotFound(f"{_of_tns(text) or what}{HINT}.")
     return {name: _object(name) for name in sorted(names)}
+
+
+def _named(lookup: Lookup, text: str, spellings: Sequence[str]) -> dict[str, str]:
+    """The object of that id; else the alerts of that id, one of each survey."""
+    stored = set(lookup.detections.lookup(spellings)["object_id"].to_pylist())
+    for name in spellings:
+        if name in stored:
+            return {name: _object(name)}
+    if not text.isdigit() or not 0 < int(text) <= MOST_ID:
+        return {}
+    surveys = sorted({one.survey for one in lookup.locations([int(text)])})
+    if len(surveys) == 1:
+        return {f"alert {text}": f"/alerts/{int(text)}"}
+    url = f"/alerts/{int(text)}?survey="
+    return {f"alert {text} of {one.upper()}": f"{url}{one}" for one in surveys}
+
+
+def _body(lookup: Lookup, text: str) -> dict[str, str]:
+    """The body of the solar system of that designation, if alerts show it."""
+    if not is_designation(text):
+        return {}
+    name = standard_form(text)
+    known = lookup.moving.lookup([name]).num_rows
+    return {f"body {name}": f"/moving/{quote(path_form(name))}"} if known else {}
 
 
 def _of_tns(text: str) -> str:

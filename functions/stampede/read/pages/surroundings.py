@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import isfinite
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
+from stampede.alerts import surveys
+from stampede.alerts.moving.designations import path_form, standard_form
 from stampede.lookup.errors import BadParameter
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.packs.locations import CutoutLocation
@@ -18,11 +21,15 @@ LEAST = -900.0
 
 
 class Fact(NamedTuple):
-    """One thing that a survey says: its name and text, and the fields that it comes from."""
+    """One thing that a survey says: its name and text, and the fields that it comes from.
+
+    `href` is the page of what it names, if there is one here.
+    """
 
     name: str
     text: str
     fields: str
+    href: str = ""
 
 
 def surroundings(lookup: Lookup, alert: CutoutLocation) -> list[Fact]:
@@ -68,14 +75,19 @@ def _of_ztf(alert: Record) -> Iterator[Fact]:
     name, distance = candidate.get("ssnamenr"), _finite(candidate, "ssdistnr")
     if name not in (None, "", "null") and distance is not None:
         texts = [f"{name}, {distance:.0f}″ away", *_magnitude(candidate, "ssmagnr", "")]
-        yield Fact("nearest solar-system object", ", ".join(texts), "ssnamenr, ssdistnr, ssmagnr")
+        known = surveys.named("ztf").MOVING
+        near = known is not None and 0 <= distance <= known.most_offset
+        href = _body(str(name)) if near else ""
+        fields = "ssnamenr, ssdistnr, ssmagnr"
+        yield Fact("nearest solar-system object", ", ".join(texts), fields, href)
 
 
 def _of_rubin(alert: Record) -> Iterator[Fact]:
     source, orbit = (alert.get(name) or {} for name in ("ssSource", "mpc_orbits"))
     name = source.get("designation") or orbit.get("designation")
     if name:
-        yield Fact("solar-system object", str(name), "ssSource.designation, mpc_orbits.designation")
+        fields = "ssSource.designation, mpc_orbits.designation"
+        yield Fact("solar-system object", str(name), fields, _body(str(name)))
     for field, about, unit in (
         ("phaseAngle", "phase angle", "°"),
         ("helioRange", "distance from the Sun", " au"),
@@ -84,6 +96,10 @@ def _of_rubin(alert: Record) -> Iterator[Fact]:
         value = _finite(source, field)
         if value is not None:
             yield Fact(about, f"{value:.3g}{unit}", f"ssSource.{field}")
+
+
+def _body(designation: str) -> str:
+    return f"/moving/{quote(path_form(standard_form(designation)))}"
 
 
 _SURVEYS: dict[str, tuple[tuple[str, ...], Callable[[Record], Iterator[Fact]]]] = {

@@ -5,6 +5,7 @@ __all__ = [
     "light_curve",
     "marks",
     "numbers",
+    "phase_curve",
     "sky_plot",
     "ticks",
     "value_range",

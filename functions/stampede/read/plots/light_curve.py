@@ -54,6 +54,39 @@ class Fold(NamedTuple):
         return np.mod((mjd - self.epoch) / self.period, 1.0)
 
 
+class Across(NamedTuple):
+    """What lies across a plot.
+
+    Attributes
+    ----------
+    name
+        For who cannot see the plot.
+    label
+        Below the axis.
+    sides
+        Its ends; None for those of the points.
+    has_dates
+        Whether its values are MJD, so that dates stand above.
+    frame
+        Id of the plot's frame, one of the page.
+    """
+
+    name: str = "time"
+    label: str = "MJD (TAI)"
+    sides: tuple[float, float] | None = None
+    has_dates: bool = True
+    frame: str = "frame"
+
+    @classmethod
+    def folded(cls, fold: Fold) -> "Across":
+        """Two cycles of a period."""
+        label = f"Phase of {fold.period:.10g} days, 0 at MJD {fold.epoch:.10g}"
+        return cls("phase", label, (0.0, 2.0), has_dates=False)
+
+
+TIME = Across()
+
+
 class Flux(StrEnum):
     """Which flux is plotted: that of the difference image, or that of the object in all."""
 
@@ -190,6 +223,19 @@ def light_curve_svg(
         Whether an outlier may lie outside of the frame.
     """
     drawn = points(detections, quantity, fold)
+    across = Across.folded(fold) if fold else TIME
+    return plot_svg(drawn, quantity, across, links or {}, chosen, fit)
+
+
+def plot_svg(
+    drawn: Points,
+    quantity: Quantity,
+    across: Across,
+    links: Mapping[int, str],
+    chosen: np.ndarray | None = None,
+    fit: Fit = Fit.BULK,
+) -> str:
+    """The plot of these points, as `light_curve_svg`."""
     fitted = drawn if chosen is None else drawn.where(chosen[drawn.row])
     if not len(fitted.mjd):
         why = "" if chosen is None or chosen.all() else " of what is chosen"
@@ -198,25 +244,26 @@ def light_curve_svg(
             '<text class="label" x="480" y="64" text-anchor="middle">'
             f"No point can be plotted{why}.</text></svg>"
         )
-    sides = (0.0, 2.0) if fold else _padded(fitted.x.min(), fitted.x.max(), 0.03, 5.0)
+    sides = across.sides or _padded(fitted.x.min(), fitted.x.max(), 0.03, 5.0)
     x = _Scale(*sides, LEFT, WIDTH - RIGHT)
     low, high = _y_range(fitted, quantity.axis, fit)
     bottom, top = HEIGHT - BOTTOM, TOP
     ends = (top, bottom) if quantity.axis == Axis.MAG else (bottom, top)
     y = _Scale(low, high, *ends)
-    label = f"{quantity.name} of {_counted(fitted)} over {'phase' if fold else 'time'}"
-    folded = ' data-folded="1"' if fold else ""
+    label = f"{quantity.name} of {_counted(fitted)} over {across.name}"
+    folded = "" if across.has_dates else ' data-folded="1"'
     return "".join(
         [
             f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="{"group" if links else "img"}"'
             f' data-axis="{quantity.axis}" data-frame="{LEFT} {TOP} {WIDTH - RIGHT} {bottom}"'
             f' data-x="{x.low!r} {x.high!r}"'
             f' data-y="{y.at(TOP)!r} {y.at(bottom)!r}"{folded}'
-            f' aria-label="{escape(label)}"><defs><clipPath id="frame"><rect x="{LEFT}" y="{TOP}" '
+            f' aria-label="{escape(label)}"><defs><clipPath id="{across.frame}">'
+            f'<rect x="{LEFT}" y="{TOP}" '
             f'width="{WIDTH - LEFT - RIGHT}" height="{bottom - top}"/></clipPath></defs>',
-            *_grid(x, y, quantity.name, fold),
-            '<g clip-path="url(#frame)">',
-            *_marks(drawn, x, y, quantity.unit, links or {}),
+            *_grid(x, y, quantity.name, across),
+            f'<g clip-path="url(#{across.frame})">',
+            *_marks(drawn, x, y, quantity.unit, links),
             "</g></svg>",
         ]
     )
@@ -280,7 +327,7 @@ def _counted(drawn: Points) -> str:
     )
 
 
-def _grid(x: _Scale, y: _Scale, name: str, fold: Fold | None) -> Iterator[str]:
+def _grid(x: _Scale, y: _Scale, name: str, across: Across) -> Iterator[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     yield '<g class="ticks">'
     for number, (value, text) in enumerate(nice_ticks(y.low, y.high, 6)):
@@ -293,7 +340,7 @@ def _grid(x: _Scale, y: _Scale, name: str, fold: Fold | None) -> Iterator[str]:
         at = f"{x(value):.1f}"
         yield f'<path class="grid" d="M{at} {TOP}V{bottom}"/>'
         yield _tick(number, text, at, f"{bottom + 18}")
-    for number, (value, text) in enumerate(() if fold else date_ticks(x.low, x.high)):
+    for number, (value, text) in enumerate(date_ticks(x.low, x.high) if across.has_dates else ()):
         at = f"{x(value):.1f}"
         if not LEFT + 24 < x(value) < right - 30:
             continue  # the frame would cut its text off
@@ -302,12 +349,10 @@ def _grid(x: _Scale, y: _Scale, name: str, fold: Fold | None) -> Iterator[str]:
     yield "</g>"
     yield f'<path class="axis" d="M{LEFT} {TOP}H{right}V{bottom}H{LEFT}Z"/>'
     middle = (TOP + bottom) / 2
-    across = (
-        f"Phase of {fold.period:.10g} days, 0 at MJD {fold.epoch:.10g}" if fold else "MJD (TAI)"
-    )
     yield (
         f'<text class="label" x="{(LEFT + right) / 2}" y="{HEIGHT - 8}" text-anchor="middle">'
-        f'{across}</text><text class="label wide" transform="translate(16 {middle}) rotate(-90)" '
+        f"{across.label}</text>"
+        f'<text class="label wide" transform="translate(16 {middle}) rotate(-90)" '
         f'text-anchor="middle">{name}</text>'
     )
 

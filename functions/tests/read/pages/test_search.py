@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stampede.alerts.columns import DETECTION
+from stampede.alerts.columns import DETECTION, MOVING
 from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede.read.pages import search
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
+from stampede.store.runs import schema
 from stampede.store.runs.schema import DETECTIONS
 from stampede.store.tables.prefix_lookup import keys_with_prefix
 from stampede.store.tables.table import Table
@@ -22,6 +23,8 @@ from tests.support.read.read_service import (
     LSST_OBJECT,
     ZTF_OBJECT,
     point,
+    sample_observations,
+    sample_store,
     serving,
 )
 from tests.support.store.watched_objects import Watched
@@ -49,6 +52,9 @@ FINDS = {
     f"https://example.org/object/{LSST_OBJECT}": LSST_PAGE,
     f"LSST-AP-DO-{LSST_OBJECT}": LSST_PAGE,
     f"lsst-ap-ds-{LSST_ALERT}": f"/alerts/{LSST_ALERT}",
+    "2011 UW158": "/moving/2011_UW158",
+    "2011uw158": "/moving/2011_UW158",
+    "K11UF8W": "/moving/2011_UW158",
     "00:03:15.4-16:08:44": "/cone?ra=00%3A03%3A15.4&dec=-16%3A08%3A44&radius=5",
 }
 
@@ -71,6 +77,20 @@ def test_an_alert_of_two_surveys_leads_to_a_choice(read):
     page, _ = html(read(f"/find?id={BOTH}"))
     links = [a["href"] for a in page.all("a") if a["href"].startswith("/alerts/")]
     assert links == [f"/alerts/{BOTH}?survey={survey}" for survey in ("lsst", "ztf")]
+
+
+def test_a_number_may_mean_a_body_or_an_alert():
+    objects = sample_store()
+    rows = [row | {"designation": str(BOTH)} for row in sample_observations()[:1]]
+    table = pa.Table.from_pylist(rows, MOVING)
+    Table(objects, schema.MOVING).append(table, Coverage())
+    for read in serving(make_app(Settings(), objects)):
+        page, _ = html(read(f"/find?id={BOTH}"))
+        links = [a["href"] for a in page.all("a") if a["href"].startswith(("/moving", "/alerts"))]
+        assert links == [
+            f"/moving/{BOTH}",
+            *(f"/alerts/{BOTH}?survey={s}" for s in ("lsst", "ztf")),
+        ]
 
 
 def store_of(ids: list[list[str]]) -> MemoryObjects:
@@ -100,6 +120,8 @@ def test_what_is_not_found_says_how_it_was_understood_and_what_to_try(read):
     for typed, status, why in (
         ("ZTF99x", 404, "no object&#39;s id begins with it"),
         ("12345", 404, "no alert has it"),
+        ("C/2017 K2 (PANSTARRS)", 404, "alert of the body C/2017 K2 is stored"),
+        ("2012 AB1", 404, "alert of the body 2012 AB1 is stored"),
         ("(nothing)", 400, "neither an id nor a position"),
         ("", 400, "Try an id"),
         ("10 +95", 302, ""),

@@ -69,7 +69,8 @@ def test_an_alert_of_an_old_schema_has_a_page(tmp_path):
 @pytest.mark.skipif(not made_alerts.REAL.exists(), reason="needs the real alerts")
 def test_pages_of_real_objects_say_what_their_alerts_say(real):
     _, text = html(real("/objects/ZTF18acsbtph"))
-    assert "<dt>nearest solar-system object</dt><dd>64943, 1″ away, 19.30 mag</dd>" in text
+    shown = '<a href="/moving/64943">64943, 1″ away, 19.30 mag</a>'
+    assert f"<dt>nearest solar-system object</dt><dd>{shown}</dd>" in text
     assert '<div title="distpsnr1, sgscore1, srmag1">' in text
     near = re.search(r'href="(/cone\?[^"]+)">objects near this one', text)[1]
     _, cone = html(real(near.replace("&amp;", "&")))

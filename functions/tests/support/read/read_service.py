@@ -12,6 +12,7 @@ import urllib3
 import uvicorn
 
 from stampede.alerts.columns import CUTOUT, DETECTION, KINDS, PACKET
+from stampede.alerts.columns import MOVING as MOVING_ROWS
 from stampede.events.http.bounded_protocol import bounded_protocol
 from stampede.images.thumbnail import thumbnails
 from stampede.proofs.prover import Prover
@@ -19,7 +20,14 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import write_pack
 from stampede.store.packs.packets import write_packets
-from stampede.store.runs.schema import CUTOUTS, DETECTIONS, PACKETS, THUMBNAIL_PACKS, THUMBNAILS
+from stampede.store.runs.schema import (
+    CUTOUTS,
+    DETECTIONS,
+    MOVING,
+    PACKETS,
+    THUMBNAIL_PACKS,
+    THUMBNAILS,
+)
 from stampede.store.tables.table import Table
 from tests.support.alerts import made_alerts
 from tests.support.alerts.fits_files import lsst, source, ztf
@@ -27,6 +35,7 @@ from tests.support.alerts.fits_files import lsst, source, ztf
 NAN = float("nan")
 ZTF_ALERT, ZTF_OBJECT = 1642404680815015001, "ZTF21abiuvdk"
 LSST_ALERT, LSST_OBJECT = 170239611403501616, "169298437355340113"
+BODY = "2011 UW158"
 BOTH = 77  # an alert id of both surveys
 
 
@@ -107,6 +116,19 @@ def point(object_id: str, survey: str, source_id: int, mjd: float, **more) -> di
     }
 
 
+def sample_observations() -> list[dict]:
+    """Three observations of a body: one is of a stored alert, which ZTF sent."""
+    shared = {"designation": BODY, "flux": 9000.0, "flux_err": 300.0, "processed_mjd": 59402.0}
+    seen = {"survey": "lsst", "object_id": LSST_OBJECT, "mjd": 59400.0}
+    at = {"phase_angle": 12.5, "helio_distance": 2.7, "topo_distance": 1.9, "band": "r"}
+    ztf = {"survey": "ztf", "object_id": ZTF_OBJECT, "alert_id": ZTF_ALERT, "mjd": 59401.0}
+    return [
+        {**shared, **seen, **at, "alert_id": 11, "ra": 10.0, "dec": -5.0},
+        {**shared, **seen, **at, "alert_id": 12, "ra": 10.3, "dec": -5.1, "phase_angle": 13.0},
+        {**shared, **ztf, "band": "g", "ra": 10.6, "dec": -5.2, "programid": 1},
+    ]
+
+
 def fill(objects, cutouts: list[dict], points: list[dict], coverage: Coverage) -> None:
     """Store a pack of cutouts and a run of points."""
     pack = write_pack(pa.Table.from_pylist(cutouts, CUTOUT), coverage)
@@ -170,6 +192,9 @@ def sample_store() -> MemoryObjects:
     fill(objects, sample_cutouts(), sample_points(), coverage)
     draw(objects, [row for row in sample_cutouts() if row["alert_id"] == BOTH], coverage)
     keep(objects, ZTF_ALERT, ZTF_OBJECT, 59400.0)
+    Table(objects, MOVING).append(
+        pa.Table.from_pylist(sample_observations(), MOVING_ROWS), coverage
+    )
     for _ in Prover(objects, None, 0, None).make_pass():
         pass
     return objects
