@@ -290,7 +290,7 @@ class BatchDecoder:
             group = self._mixed(group, points.programids, messages)
         types = schema.columns if schema.may_differ else None
         raw = raw_alerts(group, schema.left_out, types)
-        moving = observations_of(group, points.rows)
+        moving = observations_of(group.survey, group.table, group.heads, points.rows)
         return Part(points.rows, raw, faults, [group], moving=moving)
 
     def _mixed(

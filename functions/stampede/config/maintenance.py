@@ -52,8 +52,8 @@ class ReconcileSettings(BaseSettings):
     )
     copy_bytes: int = Field(128 * MIB, description="most bytes that all these copies hold")
     reconcile: str = Field(
-        "notifications,proofs,retention,restore,packs,thumbnails,positions,replica,leftovers,checkpoints,"
-        "histories",
+        "notifications,proofs,retention,restore,packs,thumbnails,positions,moving,replica,"
+        "leftovers,checkpoints,histories",
         description="steps of reconcile, comma-separated; they run in this order",
     )
     notification_patience_seconds: float = Field(

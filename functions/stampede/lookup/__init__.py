@@ -10,6 +10,7 @@ __all__ = [
     "light_curves",
     "lookup",
     "object_alerts",
+    "packet_points",
     "points",
     "refreshing_table",
     "response_warnings",

@@ -8,8 +8,7 @@ import pyarrow as pa
 from stampede.alerts.arrays import table_of, tidy
 from stampede.alerts.columns import MOVING
 from stampede.alerts.moving.designations import MOST, standard_form
-from stampede.alerts.schema_groups import SchemaGroup
-from stampede.alerts.surveys.survey import Moving
+from stampede.alerts.surveys.survey import Moving, Survey
 from stampede.runtime import lazy_arrow_compute as pc
 
 NO_NAME = ("", "null")
@@ -18,13 +17,17 @@ _MEASURED = ("flux", "flux_err", "total_flux", "total_flux_err", "reliability")
 _NUMBERS = ("phase_angle", "helio_distance", "topo_distance", "predicted_mag", "offset")
 
 
-def observations_of(group: SchemaGroup, points: pa.Table) -> pa.Table:
+def observations_of(
+    survey: Survey, alerts: pa.Table, heads: pa.Table, points: pa.Table
+) -> pa.Table:
     """One row of `MOVING` per alert that shows a known body of the solar system.
 
     An alert whose designation is longer than 64 characters has no row: its packet has it.
 
     Parameters
     ----------
+    alerts, heads
+        Alerts of one schema as the survey names their fields, and as `Survey.head` gives them.
     points
         Rows of `DETECTION`, the alerts' own detections among them.
 
@@ -33,21 +36,21 @@ def observations_of(group: SchemaGroup, points: pa.Table) -> pa.Table:
     pyarrow.ArrowInvalid
         A value cannot be read.
     """
-    fields = group.survey.MOVING
+    fields = survey.MOVING
     if fields is None:
         return MOVING.empty_table()
-    names = _get(group.table, fields.designation, pa.string())
+    names = _get(alerts, fields.designation, pa.string())
     shown = pc.and_(names.is_valid(), pc.invert(pc.is_in(names, pa.array(NO_NAME))))
     shown = pc.and_(shown, pc.less_equal(pc.utf8_length(names), MOST))
-    shown = pc.and_(shown, _near(group.table, fields))
+    shown = pc.and_(shown, _near(alerts, fields))
     if not pc.any(shown).as_py():
         return MOVING.empty_table()
-    heads, table = (each.filter(shown).combine_chunks() for each in (group.heads, group.table))
+    heads, table = (each.filter(shown).combine_chunks() for each in (heads, alerts))
     columns = {
         "designation": pa.array([standard_form(name) for name in names.filter(shown).to_pylist()]),
-        "survey": group.survey.NAME,
+        "survey": survey.NAME,
         **{name: heads[name] for name in heads.column_names},
-        **_measured(heads["alert_id"].to_pylist(), group.survey.NAME, points),
+        **_measured(heads["alert_id"].to_pylist(), survey.NAME, points),
         **{name: _get(table, getattr(fields, name), pa.float32()) for name in _NUMBERS},
     }
     return table_of(MOVING, columns, heads.num_rows)

@@ -62,6 +62,11 @@ class Moving(NamedTuple):
     offset: tuple[str, ...] = ()
     most_offset: float = math.inf
 
+    @property
+    def names(self) -> tuple[tuple[str, ...], ...]:
+        """The names of all these fields."""
+        return self[:-1]
+
 
 class Band(NamedTuple):
     """How pages show a band: its colour on a light and on a dark ground, ``#rrggbb``."""

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from stampede.telemetry import reconcile_metrics
@@ -12,6 +12,7 @@ KINDS = (
     "unindexed",
     "without-thumbnails",
     "without-positions",
+    "without-observations",
     NOT_REPLICATED,
     "expired",
     "superseded",
@@ -83,6 +84,11 @@ class Findings:
         if repaired:
             reconcile_metrics.RECONCILE_REPAIRED.labels(kind).inc()
         self._after()
+
+    def add_each(self, kind: str, found: Iterable[tuple[str, bool]]) -> None:
+        """Count and report findings: the key of each, and whether it was repaired."""
+        for key, repaired in found:
+            self.add(kind, key, repaired)
 
     def add_copy(self, size: int) -> None:
         """Count an object of `size` bytes that was copied."""

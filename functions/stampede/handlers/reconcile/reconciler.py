@@ -21,6 +21,7 @@ from stampede.handlers.reconcile import bucket_usage, certificates
 from stampede.handlers.reconcile.checkpoints import keep_checkpoints
 from stampede.handlers.reconcile.findings import NOT_REPLICATED, Copies, Findings, Report
 from stampede.handlers.reconcile.histories import compare_histories
+from stampede.handlers.reconcile.moving import derive_moving
 from stampede.handlers.reconcile.night_rounds import DECISIVE, LISTING, NightRounds, Portion
 from stampede.handlers.reconcile.notification_guard import NotificationGuard
 from stampede.handlers.reconcile.positions import derive_positions
@@ -46,6 +47,8 @@ log = get_logger()
 MOST_RESENT = 500  # events sent in one pass
 MOST_REFUSED = 5  # events that the Broker refuses in one pass, before the step gives up
 SITES = ("store", "replica")
+LONG = ("moving", "histories")
+"""Steps that do not list folders of nights, and may take long."""
 UPLOAD_HOURS = 24  # an older upload was left by a killed process
 
 
@@ -80,6 +83,11 @@ class Pass:
         self.portion: Portion | None = None
         self.goes_on = repair
         self.step_end = math.inf
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the present step may take as long as it takes."""
+        return self.step_end == math.inf
 
     @property
     def keys(self) -> int:
@@ -152,7 +160,7 @@ class Reconciler:
             "restore": self._restore,
             "packs": self._index_packs,
             "thumbnails": self._request_thumbnails,
-            "positions": self._derive_positions,
+            **_steps_that_derive(self._objects, settings),
             "replica": self._copy_to_replica,
             "leftovers": self._delete_leftovers,
             "checkpoints": self._keep_checkpoints,
@@ -218,7 +226,7 @@ class Reconciler:
 
     def _end_of_step(self, name: str, end: float) -> float:
         """When a step that begins now ends: if it lists, after an equal share of what is left."""
-        if name == "histories" and end < math.inf:  # a pass has twice the time for all
+        if name in LONG and end < math.inf:  # a pass has twice the time for all
             return time.monotonic() + self._settings.reconcile_seconds / 2
         listing = [each for each in self._steps if each in LISTING]
         if name not in listing:
@@ -265,11 +273,6 @@ class Reconciler:
             current.findings.add("without-thumbnails", info.key, sent)
         if refused:
             raise BrokerDown(f"{self._settings.sink} refused {refused} events")
-
-    def _derive_positions(self, current: Pass) -> None:
-        """Derive the positions of points that were stored without them."""
-        for key, derived in derive_positions(self._objects, current.repair):
-            current.findings.add("without-positions", key, derived)
 
     def _restore(self, current: Pass) -> None:
         """Restore what one site lost or has damaged from the other."""
@@ -390,6 +393,19 @@ class Reconciler:
         repaired = [repairer.repair_key(key) for repairer in self._repairers(current)]
         if not repaired:
             current.findings.add("damaged", key, repaired=False)
+
+
+def _steps_that_derive(objects: Objects, settings: Settings) -> dict[str, Step]:
+    """The steps that derive tables out of what is stored."""
+    return {
+        "positions": lambda current: current.findings.add_each(
+            "without-positions", derive_positions(objects, current.repair)
+        ),
+        "moving": lambda current: current.findings.add_each(
+            "without-observations",
+            derive_moving(objects, settings, current.repair, current.has_time),
+        ),
+    }
 
 
 def _chosen(steps: Mapping[str, Step], setting: str) -> dict[str, Step]:
