@@ -105,8 +105,8 @@ def test_its_checkpoints_say_what_its_footers_say(
 ) -> None:
     for table in rebuild(open_objects(opened[release.version]), write=False):
         assert (table.wrong, table.unreadable, table.faults) == ({}, {}, {})
-        assert table.before
-        assert table.newer < table.parts
+        assert table.before or table.table == "moving"  # which came after 0.1.0
+        assert table.newer < table.parts or not table.parts
 
 
 @pytest.mark.long

@@ -27,10 +27,11 @@ from stampede.read.app import make_app
 from stampede.store.compaction.compact import Policy, compact
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.object_store import Objects
+from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects, open_replica
 from stampede.store.programmes.keys import programids_of
 from stampede.store.programmes.rights import Rights
-from stampede.store.runs.schema import ALL_TABLES
+from stampede.store.runs.schema import ALL_TABLES, MOVING
 from stampede.store.tables.table import Table
 from stampede_client import store as client
 from tests.support.alerts import made_alerts
@@ -207,6 +208,8 @@ def test_a_message_that_is_cut_and_comes_again_keeps_its_proof(settings: Setting
 # -- another setting, on what is stored
 
 OTHER, OTHERS_OBJECT = CANDID + 100, "ZTF18bbbbbbb"
+SEEN = {"survey": "ztf", "mjd": 60000.0, "processed_mjd": 60000.0}
+BODIES = {OBJECT: "45685", OTHERS_OBJECT: "2011 UW158"}
 
 
 @pytest.fixture
@@ -220,7 +223,15 @@ def partners(settings: Settings) -> Settings:
         settings,
         [mixed_alert(CANDID), mixed_alert(OTHER, 2, [2, 3], object_id=OTHERS_OBJECT)],
     )
-    for info in open_objects(settings).list("packs/"):
+    objects = open_objects(settings)
+    seen = [
+        {**SEEN, "alert_id": alert_id, "object_id": object_id, "programid": programid}
+        for alert_id, object_id, programid in ((CANDID, OBJECT, 1), (OTHER, OTHERS_OBJECT, 2))
+    ]
+    for row in seen:
+        body = {**row, "designation": BODIES[row["object_id"]]}
+        Table(objects, MOVING).append(pa.Table.from_pylist([body], MOVING.schema), Coverage())
+    for info in objects.list("packs/"):
         Thumbnails(settings).make(info.key)
     Reconciler(settings.model_copy(update={"reconcile": "replica"})).run()
     return settings
@@ -247,6 +258,7 @@ def paths_of_the_other() -> list[str]:
     return [
         *(f"{alert}{end}" for end in ("", "/packet", "/cutouts/science", "/thumbnail")),
         *(f"/alerts/{OTHER}", f"/objects/{OTHERS_OBJECT}", f"{of_object}/lightcurve"),
+        *("/v1/moving/2011UW158", "/moving/2011UW158"),
     ]
 
 
@@ -300,7 +312,7 @@ def test_a_purge_removes_all_that_is_of_other_programmes(partners: Settings) -> 
             assert programids_of(info.key) <= {1}, info.key
         for rows in tables(objects, "tables/detections/"):
             assert set(rows["source_id"].to_pylist()) == points_of(1) | {CANDID}
-        for table in ("cutouts", "packets", "thumbnails", "positions"):
+        for table in ("cutouts", "packets", "thumbnails", "positions", "moving"):
             for rows in tables(objects, f"tables/{table}/"):
                 assert set(rows["object_id"].to_pylist()) <= {OBJECT}, table
         for rows in tables(objects, "packets/"):

@@ -54,7 +54,10 @@ LIMITS = {
     (packet_merge, "UNPACKED_BYTES"): 30_000,
     (packets, "WINDOWS"): 1.0,
 }
-RUN_ROWS = {"cutouts": 60, "detections": 60, "thumbnails": 12, "packets": 12, "positions": 4}
+RUN_ROWS = {
+    **{"cutouts": 60, "detections": 60, "thumbnails": 12, "packets": 12, "positions": 4},
+    "moving": 2,
+}
 """The setting `run_rows` for each table: each has runs that are cut into parts."""
 
 
