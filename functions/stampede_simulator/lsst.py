@@ -27,6 +27,9 @@ FORCED_DAYS = 40  # of forced photometry in a packet: real ones have 1 row of it
 AGAIN = 7  # of so many exposures one is processed again, which gives its forced points other ids
 SIZES = (30,) * 47 + (41, 60, 102)  # pixels; the eight real alerts at hand have 30
 
+ORBIT = 2.7  # au: of every body, a circle in the plane of the Earth's
+SYNODIC = 365.25 / (1 - ORBIT**-1.5)  # days from one opposition to the next
+
 
 class RubinObject:
     """One object and its alerts through the exposures of its field.
@@ -204,6 +207,7 @@ class RubinObject:
     def solar_system_parts(self, own: Point) -> list[bytes]:
         """Nulls for the history and the diaObject, then the ssSource and the orbit."""
         designation = f"{2026 + self.number % 9} AA{self.number % 10000}"
+        angle, distance = seen_from_earth(own.mjd, self.number)
         apparition = encoders()["ssSource"](
             {
                 "diaSourceId": own.source_id,
@@ -211,9 +215,9 @@ class RubinObject:
                 "designation": designation,
                 "ephRa": own.ra,
                 "ephDec": own.dec,
-                "phaseAngle": 12.5,
-                "helioRange": 2.7,
-                "topoRange": 1.9,
+                "phaseAngle": angle,
+                "helioRange": ORBIT,
+                "topoRange": distance,
             }
         )
         orbit = encoders()["mpc_orbits"](
@@ -260,3 +264,14 @@ def visit_id(visit: Exposure, i: int) -> int:
     """A visit's id: the day and a count, for example 2026040700201."""
     day = date(1858, 11, 17) + timedelta(days=int(visit.mjd))
     return int(f"{day:%Y%m%d}") * 100_000 + i
+
+
+def seen_from_earth(mjd: float, number: int) -> tuple[float, float]:
+    """Phase angle in degrees and distance in au of a body on its circle, seen from the Earth's.
+
+    Bodies differ in when they are in opposition.
+    """
+    apart = 2 * math.pi * (mjd / SYNODIC + 0.618 * number)
+    distance = math.sqrt(1 + ORBIT**2 - 2 * ORBIT * math.cos(apart))
+    cosine = (ORBIT**2 + distance**2 - 1) / (2 * ORBIT * distance)
+    return math.degrees(math.acos(min(1.0, max(-1.0, cosine)))), distance
