@@ -18,7 +18,7 @@ from stampede.read.pages import page as pages
 from stampede.read.pages.object_choices import Choices
 from stampede.read.pages.page import ShownAlert, part_of
 from stampede.read.plots import light_curve as plot
-from stampede.read.plots.light_curve import Axis, light_curve_svg
+from stampede.read.plots.light_curve import Axis, Quantity, light_curve_svg
 from stampede.read.plots.numbers import measured
 from stampede.read.plots.phase_curve import phase_curve_svg
 from stampede.read.plots.sky_plot import sky_path_svg
@@ -68,7 +68,7 @@ def _page(lookup: Lookup, name: str, choices: Choices) -> str:
         if (one[0].alert_id, one[0].survey) in bands
     ]
     designation = rows["designation"][0].as_py()
-    curve, hrefs = as_light_curve(rows), _hrefs(rows)
+    curve, hrefs, quantity = as_light_curve(rows), _hrefs(rows), Quantity(choices.axis)
     points, numbers = part_of(np.arange(len(rows))[::-1], choices.points, ROWS)
     return pages.page(
         "moving.html",
@@ -79,13 +79,14 @@ def _page(lookup: Lookup, name: str, choices: Choices) -> str:
         facts=_facts(rows),
         choices=choices,
         other_axis=OTHER_AXIS[choices.axis],
-        plot=light_curve_svg(curve, choices.quantity, dict(enumerate(hrefs))),
+        quantity=quantity,
+        plot=light_curve_svg(curve, quantity, dict(enumerate(hrefs))),
         phase_curve=phase_curve_svg(curve, dict(enumerate(hrefs))),
         path=_path(rows, hrefs),
         alerts=alerts,
         part=part,
         points=points,
-        rows=_shown(curve, choices, hrefs, numbers),
+        rows=_shown(curve, quantity, hrefs, numbers),
         links=links_of_body(designation),
         formats=FORMATS.values(),
     )
@@ -114,15 +115,15 @@ def _hrefs(rows: pa.Table) -> list[str]:
 
 
 def _shown(
-    curve: pa.Table, choices: Choices, hrefs: Sequence[str], numbers: np.ndarray
+    curve: pa.Table, quantity: Quantity, hrefs: Sequence[str], numbers: np.ndarray
 ) -> list[ShownObservation]:
-    value, error, _, _ = plot.values(curve, choices.quantity)
+    value, error, _, _ = plot.values(curve, quantity)
     bands = bands_of(curve)
     names = ("mjd", "phase_angle", "helio_distance", "topo_distance", "ra", "dec", "alert_id")
     some = curve.select(names).take(pa.array(numbers, pa.int64())).to_pylist()
     shown = []
     for number, row in zip(numbers.tolist(), some, strict=True):
-        text, sigma = measured(value[number], error[number], choices.axis == Axis.MAG)
+        text, sigma = measured(value[number], error[number], quantity.axis == Axis.MAG)
         own = {"band": str(bands[number]), "value": text, "error": sigma, "href": hrefs[number]}
         shown.append(ShownObservation(**row, **own))
     return shown
