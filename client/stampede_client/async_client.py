@@ -101,6 +101,17 @@ class AsyncClient:
         """See `Client.lightcurve`."""
         return await self._run(queries.light_curve(object_id, magnitudes, asof, **points))
 
+    async def moving(
+        self,
+        designation: int | str,
+        magnitudes: bool = False,
+        *,
+        survey: str | None = None,
+        **chosen: Any,
+    ) -> Table:
+        """See `Client.moving`."""
+        return await self._run(queries.moving(designation, magnitudes, survey, **chosen))
+
     async def cone(
         self, position: Position, *more: Angle | Radius, radius: Radius | None = None
     ) -> Table:

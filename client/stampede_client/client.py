@@ -152,6 +152,39 @@ class Client:
         """
         return self._run(queries.light_curve(object_id, magnitudes, asof, **points))
 
+    def moving(
+        self,
+        designation: int | str,
+        magnitudes: bool = False,
+        *,
+        survey: str | None = None,
+        **chosen: Any,
+    ) -> Table:
+        """What alerts show of a body of the solar system, by time: a row for each alert.
+
+        Parameters
+        ----------
+        designation
+            The number or the designation of an asteroid or comet, in any form of the Minor Planet
+            Center: ``45685``, ``"2011 UW158"``, ``"K11UF8W"``, ``"C/2017 K2"``. Names are not
+            known. `NotFound` says that no alert of the body is stored.
+        magnitudes
+            Adds the columns ``mag`` and ``mag_err``.
+        survey
+            Only alerts of this survey.
+        chosen
+            Only observations in ``band`` (``"g"``, or several), from ``start`` to ``end`` (a
+            `Time`, or MJD, TAI).
+
+        Returns
+        -------
+        astropy.table.Table
+            Columns of the table *moving* of docs/columns.md with their units, ``alert_id`` among
+            them, which `fetch_cutouts` takes; ``mjd`` and ``processed_mjd`` are `Time`. A value
+            that the survey did not send is masked. ``meta["designation"]`` has the standard form.
+        """
+        return self._run(queries.moving(designation, magnitudes, survey, **chosen))
+
     def cone(
         self, position: Position, *more: Angle | Radius, radius: Radius | None = None
     ) -> Table:

@@ -38,6 +38,11 @@ POINT = {
     },
 }
 """By the names that they get, the columns of a light curve."""
+OBSERVATION = (
+    *("mjd", "survey", "alert_id", "object_id", "ra", "dec", "band", "flux", "flux_err", "mag"),
+    *("mag_err", "phase_angle", "helio_distance", "topo_distance", "predicted_mag", "offset"),
+)
+"""Columns of an observation of a moving object."""
 ABOUT = """Alerts of a sky survey in a Stampede archive: light curves, cutout images, positions.
 Ids have 64 bits: pass them as text. Fluxes are in nJy on the difference image and may be negative,
 times are MJD in TAI, positions are ICRS degrees. There are no classifications and no
@@ -91,6 +96,28 @@ class Tools:
         curve = self._client.lightcurve(object_id, magnitudes=True, **chosen)
         rows = _rows(curve[-_checked(most) :], POINT)
         return {"object_id": object_id, "points": len(curve), "shown": len(rows), "rows": rows}
+
+    def moving_object(
+        self,
+        designation: str,
+        band: str | None = None,
+        start: float | None = None,
+        end: float | None = None,
+        most: int = 100,
+    ) -> dict[str, Any]:
+        """What alerts show of an asteroid or comet, by time: fluxes, distances, phase angle.
+
+        `designation` is its number or designation as the Minor Planet Center writes it, such as
+        "45685", "2011 UW158", "C/2017 K2" or "64P"; names such as Ceres are not known. `band`,
+        `start` and `end` are as in `light_curve`. Distances are in au and the phase angle is in
+        degrees; ztf sends neither, which is null. If there are more than `most` rows, these are the
+        latest.
+        """
+        chosen: dict[str, Any] = {"band": band, "start": start, "end": end}
+        table = self._client.moving(designation, magnitudes=True, **chosen)
+        rows = _rows(table[-_checked(most) :], _same(OBSERVATION))
+        name = table.meta["designation"]
+        return {"designation": name, "observations": len(table), "shown": len(rows), "rows": rows}
 
     def cutout(self, alert_id: str, kind: str = "science", size: int = 252) -> Image:
         """The picture of an alert: its science, template or difference image, north up.
@@ -149,8 +176,8 @@ def server_of(client: Client) -> MCPServer:
     server = MCPServer("stampede", instructions=ABOUT, log_level="WARNING")
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     for tool in (
-        *(tools.search, tools.light_curve, tools.cutout, tools.alert, tools.cone),
-        *(tools.recent, tools.ledger, tools.docs),
+        *(tools.search, tools.light_curve, tools.moving_object, tools.cutout, tools.alert),
+        *(tools.cone, tools.recent, tools.ledger, tools.docs),
     ):
         server.add_tool(_told(tool), annotations=reads)
     return server

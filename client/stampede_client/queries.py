@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial, reduce
 from typing import Any, Literal, TypeAlias
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +44,8 @@ MOST_POSITIONS = 50_000
 MOST_NAMED = 10
 """Ids in a warning."""
 MOST_RECENT = 100
+MOST_DESIGNATION = 64
+"""Characters."""
 _RECENT = pa.schema(
     [
         *((name, pa.string()) for name in ("alert_id", "survey", "object_id")),
@@ -161,6 +164,23 @@ def points_query(
     return query if forced is None else query | {"forced": "true" if forced else "false"}
 
 
+def moving(
+    designation: int | str, magnitudes: bool = False, survey: str | None = None, **chosen: Any
+) -> Plan[Table]:
+    """What alerts show of a body of the solar system; of its observations the chosen.
+
+    `chosen` are ``band``, ``start`` and ``end`` of `points_query`.
+    """
+    name = checked_designation(designation)
+    query = {"format": "arrow", **_of(survey), **({"magnitudes": "true"} if magnitudes else {})}
+    query |= points_query(**chosen)
+    rows = yield from ask(Request(f"/v1/moving/{quote(name, safe='')}", query, read=arrow_rows))
+    with understood():
+        table = table_of(rows)
+        table.meta["designation"] = rows["designation"][0].as_py() if rows.num_rows else name
+        return table
+
+
 def cone(position: Position, more: Sequence[Any], radius: Radius | None) -> Plan[Table]:
     """The objects around a position, the nearest first, or around each of several."""
     asked = cone_of(position, more, radius)
@@ -270,6 +290,16 @@ def checked_object(object_id: int | str) -> str:
     if not _OBJECT.fullmatch(text := _NAME_OF_OBJECT.sub("", _digits(object_id))):
         raise BadInput(
             f"{object_id!r:.60} is no object id; give a diaObjectId, ssObjectId or objectId"
+        )
+    return text
+
+
+def checked_designation(designation: int | str) -> str:
+    """The text of a designation. Raises `BadInput`."""
+    text = _digits(designation).strip()
+    if not text or len(text) > MOST_DESIGNATION or not text.isprintable():
+        raise BadInput(
+            f"{designation!r:.60} is no designation; give a number as 45685, or text as 2011 UW158"
         )
     return text
 

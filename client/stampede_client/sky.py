@@ -88,7 +88,7 @@ def table_of(rows: pa.Table) -> Table:
         unit = (field.metadata or {}).get(b"unit", b"").decode()
         values = rows[field.name]
         if pa.types.is_string(field.type):
-            table[field.name] = [str(value) for value in values.to_pylist()]
+            table[field.name] = _texts(values)
         elif field.name.endswith("mjd"):
             table[field.name] = Time(_masked(values), format="mjd", scale="tai")
             continue
@@ -98,11 +98,17 @@ def table_of(rows: pa.Table) -> Table:
     return table
 
 
+def _texts(values: pa.ChunkedArray) -> np.ndarray:
+    """An array of texts, masked if any is null."""
+    texts = np.array(values.fill_null("").to_pylist(), dtype=str)
+    return np.ma.MaskedArray(texts, values.is_null().to_numpy()) if values.null_count else texts
+
+
 def _masked(values: pa.ChunkedArray) -> Any:
-    """An array of numbers, masked if any is null."""
+    """An array of numbers, masked if any is null; below the mask a float is NaN."""
     if not values.null_count:
         return values.to_numpy()
-    filled = pc.fill_null(values, 0).to_numpy()
+    filled = pc.fill_null(values, np.nan if pa.types.is_floating(values.type) else 0).to_numpy()
     return np.ma.MaskedArray(filled, values.is_null().to_numpy())
 
 

@@ -26,12 +26,14 @@ from stampede.store.tables.table import Table
 from tests.support.alerts import made_alerts
 from tests.support.alerts.fits_files import lsst, source
 from tests.support.read.read_service import (
+    BODY,
     LSST_ALERT,
     LSST_OBJECT,
     ZTF_ALERT,
     ZTF_OBJECT,
     fill,
     keep,
+    observe,
     sample_cutouts,
     sample_points,
     serving,
@@ -56,6 +58,7 @@ def objects() -> MemoryObjects:
     points = pa.Table.from_pylist(sample_points(), DETECTION)
     Table(objects, POSITIONS).append(positions_of(points), coverage)
     keep(objects, ZTF_ALERT, ZTF_OBJECT, 59400.0)
+    observe(objects, coverage)
     return objects
 
 
@@ -228,8 +231,8 @@ def test_mcp(objects: MemoryObjects, tmp_path: Path) -> None:
         found = run("mcp", read.url, *IDS, token)
         refused = run("mcp", read.url, *IDS, "")
     assert "needs a token" in refused["curve"]["error"]
-    names = ("search", "light_curve", "cutout", "alert", "cone", "recent", "ledger", "docs")
-    assert found["tools"] == [[name, True] for name in names]
+    names = ("search", "light_curve", "moving_object", "cutout", "alert", "cone", "recent")
+    assert found["tools"] == [[name, True] for name in (*names, "ledger", "docs")]
     assert found["described"]
     an_object, an_alert, near = found["search"]
     assert an_object["object"]["points"] == 4
@@ -242,6 +245,11 @@ def test_mcp(objects: MemoryObjects, tmp_path: Path) -> None:
     assert (brightest["source_id"], brightest["band"]) == (str(ZTF_ALERT), "r")
     assert [point["flux"] for point in found["curve"]["rows"]] == [None, -50.0, 1234.5, None]
     assert [point["forced"] for point in found["chosen"]["rows"]] == [True]
+    assert (found["body"]["designation"], found["body"]["observations"]) == (BODY, 3)
+    first, *_, last = found["body"]["rows"]
+    assert (first["phase_angle"], first["helio_distance"]) == (12.5, 2.7)
+    assert (last["alert_id"], last["mjd"], last["band"]) == (str(ZTF_ALERT), 59401.0, "g")
+    assert last["phase_angle"] is None
     assert found["picture"] == ["image/png", b"\x89PNG\r\n\x1a\n".hex()]
     assert (found["cone"]["count"], found["cone"]["shown"]) == (2, 1)
     assert found["empty"] == {"objects": [], "count": 0, "shown": 0}
@@ -251,6 +259,7 @@ def test_mcp(objects: MemoryObjects, tmp_path: Path) -> None:
     assert "# Stampede" in str(found["docs"])
     for what, words in (
         ("unknown", "no alert and no object has the id 12"),
+        ("no body", "no alert of the body '12' is stored"),
         ("kind", "is no kind of cutout"),
         ("most", "from 1 to 500"),
         ("position", "north"),

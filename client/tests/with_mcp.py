@@ -38,6 +38,8 @@ async def main() -> dict[str, Any]:
         found["search"] = [await call("search", text=text) for text in (ztf, candid, "10 -5")]
         found["curve"] = await call("light_curve", object_id=ztf)
         found["chosen"] = await call("light_curve", object_id=rubin, forced=True, most=5)
+        found["body"] = await call("moving_object", designation="2011UW158")
+        found["no body"] = await call("moving_object", designation="12")
         found["picture"] = await call("cutout", alert_id=candid, size=100)
         found["cone"] = await call("cone", position="10 -5", radius=5.0, most=1)
         found["empty"] = await call("cone", position="200 5")

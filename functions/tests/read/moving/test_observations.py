@@ -17,9 +17,7 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import MOVING
 from stampede.store.tables.table import Table
-from tests.support.read.read_service import Reader, serving
-
-BODY = "2011 UW158"
+from tests.support.read.read_service import BODY, Reader, serving
 
 
 def observation(number: int, designation: str = BODY, **changes) -> dict[str, object]:

@@ -157,6 +157,12 @@ def keep(objects, alert_id: int, object_id: str, mjd: float) -> None:
     Table(objects, PACKETS).append(pack.locations, Coverage())
 
 
+def observe(objects, coverage: Coverage) -> None:
+    """Store the observations of the sample."""
+    rows = pa.Table.from_pylist(sample_observations(), MOVING_ROWS)
+    Table(objects, MOVING).append(rows, coverage)
+
+
 def sample_cutouts() -> list[dict]:
     rows = []
     for number, kind in enumerate(KINDS):
@@ -192,9 +198,7 @@ def sample_store() -> MemoryObjects:
     fill(objects, sample_cutouts(), sample_points(), coverage)
     draw(objects, [row for row in sample_cutouts() if row["alert_id"] == BOTH], coverage)
     keep(objects, ZTF_ALERT, ZTF_OBJECT, 59400.0)
-    Table(objects, MOVING).append(
-        pa.Table.from_pylist(sample_observations(), MOVING_ROWS), coverage
-    )
+    observe(objects, coverage)
     for _ in Prover(objects, None, 0, None).make_pass():
         pass
     return objects
