@@ -107,6 +107,7 @@ get = typer.Typer(
     "    stampede get recent\n\n"
     "    stampede get cone '00:03:15.4 +16:08:44' --radius 5\n\n"
     "    stampede get lightcurve ZTF21abiuvdk --out curve.csv\n\n"
+    "    stampede get moving '2011 UW158' --magnitudes\n\n"
     "The exit status is 1 if the answer may lack something; stderr says why.",
     no_args_is_help=True,
 )
@@ -186,6 +187,36 @@ def lightcurve(
         _rows(path, query, None, out, server)
     else:
         _rows("/v1/lightcurves", query, {"ids": ids}, out, server)
+
+
+@get.command()
+@_of_place
+def moving(
+    place: Place,
+    designation: Annotated[
+        str,
+        typer.Argument(
+            help="number or designation of an asteroid or comet: 45685, '2011 UW158', 'C/2017 K2'"
+        ),
+    ],
+    survey: Annotated[str | None, typer.Option(help="only alerts of this survey")] = None,
+    band: Annotated[str | None, typer.Option(help="only these bands: g or g,r")] = None,
+    magnitudes: Annotated[
+        bool, typer.Option("--magnitudes", help="also the columns mag and mag_err")
+    ] = False,
+    format: Format = Rows.CSV,
+    out: Out = None,
+) -> None:
+    """Get what alerts show of a body of the solar system, by time.
+
+    Any form of the Minor Planet Center will do: 2011UW158, K11UF8W, (45685). Names are not known.
+    """
+    from urllib.parse import quote
+
+    chosen = {"survey": survey, "band": band, "magnitudes": "true" if magnitudes else None}
+    query = {name: value for name, value in chosen.items() if value is not None}
+    path = f"/v1/moving/{quote(designation, safe='')}"
+    _rows(path, query | {"format": str(format)}, None, out, place.server())
 
 
 @get.command()

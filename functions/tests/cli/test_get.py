@@ -38,6 +38,7 @@ from tests.read.api.test_cone import CENTRE, sample
 from tests.read.api.test_cone import store as store_points
 from tests.support.alerts.fits_files import source
 from tests.support.read.read_service import (
+    BODY,
     BOTH,
     LSST_ALERT,
     LSST_OBJECT,
@@ -77,6 +78,20 @@ def test_rows_are_those_of_the_server_in_each_format(run, read: Reader, tmp_path
     rows = list(csv.DictReader(io.StringIO(found.stdout)))
     assert {row["object_id"] for row in rows} == {ZTF_OBJECT, LSST_OBJECT}
     assert "mag_err" in rows[0]
+
+
+def test_what_alerts_show_of_a_moving_object(run, read: Reader, tmp_path: Path) -> None:
+    for format in ("csv", "json", "votable", "parquet"):
+        out = tmp_path / format
+        assert run("moving", "2011UW158", "--format", format, "--out", out).exit_code == 0
+        assert out.read_bytes() == read(f"/v1/moving/2011_UW158?format={format}").data
+    assert pq.read_table(tmp_path / "parquet")["alert_id"].to_pylist() == [11, 12, ZTF_ALERT]
+    found = run("moving", "K11UF8W", "--magnitudes", "--survey", "lsst", "--band", "r,g")
+    row, other = csv.DictReader(io.StringIO(found.stdout))
+    assert (row["designation"], row["phase_angle"]) == (BODY, "12.5")
+    assert float(row["mag"]) == pytest.approx(21.5144, abs=1e-4)
+    assert other["alert_id"] == "12"
+    assert run("moving", BODY, "--band", "z").stdout.count("\n") == 1
 
 
 def test_light_curves_as_they_were_known(tmp_path: Path) -> None:
@@ -284,6 +299,9 @@ def test_cone_packet_and_recent(run, read: Reader, tmp_path: Path) -> None:
     [
         (("lightcurve", "ZTF18nothere"), "ZTF18nothere"),
         (("lightcurve", "a!b"), "not an object id"),
+        (("moving", "C/1995 O1 (Hale-Bopp)"), "no alert of the body 'C/1995 O1' is stored"),
+        (("moving", " "), "say which body"),
+        (("moving", BODY, "--band", "x"), "must be one or more of u, g, r"),
         (("cone", "here"), "'here' is no position: give"),
         (("cone", "10 -5", "--radius", "5 apples"), "0 to 180 degrees"),
         (("packet", BOTH), f"{BOTH}"),
