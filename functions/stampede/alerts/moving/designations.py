@@ -125,7 +125,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(
             rf"(?:(?P<kind>[CPDXAIcpdxai])[/_])?(?P<year>1[89]\d\d|2\d\d\d){_SEPARATOR}"
-            rf"(?P<half>[A-HJ-Ya-hj-y])(?P<order>[A-HJ-Za-hj-z])(?P<number>[1-9]\d{{0,4}})?{_NAME}",
+            rf"(?P<half>[A-HJ-Ya-hj-y])(?P<order>[A-HJ-Za-hj-z])(?P<number>\d{{1,6}})?{_NAME}",
             re.ASCII,
         ),
         _provisional,

@@ -63,6 +63,17 @@ UCDS = {
     "mag": "phot.mag",
     "mag_err": "stat.error;phot.mag",
 }
+MOVING_UCDS = UCDS | {
+    "designation": "meta.id;meta.main",
+    "object_id": "meta.id",
+    "alert_id": "meta.id",
+    "phase_angle": "pos.phaseAng",
+    "helio_distance": "pos.distance;pos.heliocentric",
+    "topo_distance": "pos.distance;pos.bodyrc",
+    "predicted_mag": "phot.mag;em.opt.V;src.calib",
+    "offset": "pos.angDistance",
+}
+"""Of what alerts show of a body of the solar system."""
 
 
 OF_OBJECT = ["object_id", "survey"]

@@ -14,22 +14,12 @@ from stampede.lookup.lookup import Lookup
 from stampede.lookup.points import PointFilter
 from stampede.read.api.lightcurves import MEDIA_TYPES, point_filter
 from stampede.read.formats import datalink, votable
-from stampede.read.formats.light_curves import FORMATS, UCDS, json_of, with_magnitudes
+from stampede.read.formats.light_curves import FORMATS, MOVING_UCDS, json_of, with_magnitudes
 from stampede.read.service import service_of
 from stampede.read.web import parameters
 from stampede.read.web.conditional import REVALIDATE, Representation, etag
 from stampede.runtime import lazy_arrow_compute as pc
 
-MOVING_UCDS = UCDS | {
-    "designation": "meta.id;meta.main",
-    "object_id": "meta.id",
-    "alert_id": "meta.id",
-    "phase_angle": "pos.phaseAng",
-    "helio_distance": "pos.distance;pos.heliocentric",
-    "topo_distance": "pos.distance;pos.bodyrc",
-    "predicted_mag": "phot.mag;em.opt.V;src.calib",
-    "offset": "pos.angDistance",
-}
 PARAMETERS = ("format", "responseformat", "survey", "band", "start", "end", "magnitudes")
 
 

@@ -21,7 +21,7 @@ ROW, POSITION = "__row", "__position"
 """Columns that join uploaded positions with the objects around them; no result has them."""
 WIDEST = 60 / 3600
 """Degrees of the largest radius around each of uploaded positions, as of `POST /v1/cone`."""
-_RANGES = {"alert_id", "night"}
+_RANGES = {("alerts", "alert_id"), ("nights", "night")}
 _CONES = {"objects", "detections"}
 
 
@@ -218,7 +218,7 @@ class _Scope:
         value = _value(of, other)
         if value is not None and of[1] in of[0].table.keys:
             yield of[0], Bound("keys", of[1], (value,))
-        elif value is not None and of[1] in _RANGES:
+        elif value is not None and (of[0].table.short, of[1]) in _RANGES:
             yield of[0], Bound("range", of[1], (value, value))
         elif source and source[0] is not of[0] and of[1] in of[0].table.keys:
             yield of[0], Bound("join", of[1], (source[1],), source[0].name)
@@ -227,7 +227,8 @@ class _Scope:
         if isinstance(condition, exp.Between):
             of = self.column(condition.this)
             ends = [geometry.constant(condition.args[end]) for end in ("low", "high")]
-            if of and of[1] in _RANGES and of[0].stored and None not in ends:
+            ranged = of and of[0].stored and (of[0].table.short, of[1]) in _RANGES
+            if of and ranged and None not in ends:
                 values = [_value(of, condition.args[end]) for end in ("low", "high")]
                 if None not in values:
                     yield of[0], Bound("range", of[1], tuple(values))

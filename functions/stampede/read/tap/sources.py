@@ -1,4 +1,4 @@
-"""Rows of the tables of TAP out of the store: the objects, points, alerts and nights.
+"""Rows of the tables of TAP out of the store: objects, points, alerts, moving bodies, nights.
 
 The only module of TAP that reads the store. Each reads by what a query bounds: keys, a cone, a
 range; otherwise the whole table, chunk by chunk.
@@ -17,6 +17,7 @@ from stampede.lookup.cone_search import COUNTS, MARGIN, PLACED, Cone, nearest_fi
 from stampede.lookup.light_curves import count_detections, leave_uncounted
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.points import measured
+from stampede.lookup.refreshing_table import RefreshingTable
 from stampede.lookup.sky import FULL, Place
 from stampede.read.summaries.night_counts import NightCount
 from stampede.read.tap.tables import ALERTS, NIGHTS
@@ -64,6 +65,7 @@ class Sources:
             "objects": self._objects,
             "detections": self._detections,
             "alerts": self._alerts,
+            "moving": self._moving,
             "nights": self._of_nights,
         }[table]
         wanted = [*columns, _POSITION] if kind == "around" else [*columns]
@@ -121,10 +123,11 @@ class Sources:
             for found in nearest_first(self._lookup.positions, cone):
                 ids = sorted(set(found["object_id"].to_pylist()))
                 yield from map(table.lookup, _parts(ids))
-        elif kind == "keys":
-            yield from map(table.lookup, _parts(sorted(set(values))))
         else:
-            yield from table.whole(SOME)
+            yield from _keyed(table, kind, values)
+
+    def _moving(self, kind: str, column: str, values: Sequence[Any]) -> Iterator[pa.Table]:
+        return _keyed(self._lookup.moving, kind, values)
 
     def _alerts(self, kind: str, column: str, values: Sequence[Any]) -> Iterator[pa.Table]:
         table = self._lookup.cutouts
@@ -172,6 +175,14 @@ class Sources:
 
 def _parts(values: Sequence[Any], size: int = SOME) -> Iterator[Sequence[Any]]:
     return (values[start : start + size] for start in range(0, len(values), size))
+
+
+def _keyed(table: RefreshingTable, kind: str, values: Sequence[Any]) -> Iterator[pa.Table]:
+    """The rows of these leading keys, or all."""
+    if kind == "keys":
+        yield from map(table.lookup, _parts(sorted(set(values))))
+    else:
+        yield from table.whole(SOME)
 
 
 def _one_each(rows: pa.Table) -> pa.Table:

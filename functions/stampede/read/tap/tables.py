@@ -10,8 +10,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from stampede.alerts.columns import CUTOUT_LOCATION, DETECTION
+from stampede.alerts.columns import MOVING as OBSERVATION
 from stampede.lookup.cone_search import FOUND
-from stampede.read.formats.light_curves import UCDS
+from stampede.read.formats.light_curves import MOVING_UCDS, UCDS
 
 SCHEMA, TAP_SCHEMA, TAP_UPLOAD = "stampede", "tap_schema", "tap_upload"
 VOTABLE_TYPES = {
@@ -56,10 +57,10 @@ class TapTable(NamedTuple):
         return self.name.partition(".")[2]
 
 
-def _described(fields: Iterator[pa.Field]) -> pa.Schema:
+def _described(fields: Iterator[pa.Field], ucds: Mapping[str, str] = _UCDS) -> pa.Schema:
     return pa.schema(
         [
-            field.with_metadata({**(field.metadata or {}), "ucd": _UCDS.get(field.name, "")})
+            field.with_metadata({**(field.metadata or {}), "ucd": ucds.get(field.name, "")})
             for field in fields
         ]
     )
@@ -109,7 +110,13 @@ NIGHTS = TapTable(
         )
     ),
 )
-DATA = (OBJECTS, DETECTIONS, ALERTS, NIGHTS)
+MOVING = TapTable(
+    f"{SCHEMA}.moving",
+    "an alert that shows a known body of the solar system; one version of each",
+    _described(iter(OBSERVATION), MOVING_UCDS),
+    ("designation",),
+)
+DATA = (OBJECTS, DETECTIONS, ALERTS, MOVING, NIGHTS)
 
 
 def _of_tap_schema(name: str, doc: str, columns: Mapping[str, str]) -> TapTable:
@@ -190,6 +197,8 @@ KEYS = (
     ("1", DETECTIONS, "object_id", OBJECTS, "object_id", "the points of an object"),
     ("2", ALERTS, "object_id", OBJECTS, "object_id", "the alerts of an object"),
     ("3", DETECTIONS, "source_id", ALERTS, "alert_id", "the alert of a detection"),
+    ("4", MOVING, "alert_id", ALERTS, "alert_id", "the alert that shows a body"),
+    ("5", MOVING, "object_id", OBJECTS, "object_id", "the object of an alert of a body"),
 )
 
 
@@ -260,4 +269,4 @@ def _column_rows(table: TapTable) -> Iterator[dict[str, object]]:
 
 def adql_name(column: str) -> str:
     """A column's name as a query writes it: in quotes if it is a word of ADQL."""
-    return f'"{column}"' if column in ("limit", "size") else column
+    return f'"{column}"' if column in ("limit", "offset", "size") else column

@@ -23,6 +23,8 @@ from stampede.alerts.moving.designations import is_designation, path_form, stand
         (" 2011  uw158 ", "2011 UW158"),
         ("2011UW158", "2011 UW158"),
         ("2011_UW158", "2011 UW158"),
+        ("2027 AA0", "2027 AA"),
+        ("2026CL591673", "2026 CL591673"),
         # The examples of the Minor Planet Center's page of packed designations.
         ("J95X00A", "1995 XA"),
         ("J95X01L", "1995 XL1"),

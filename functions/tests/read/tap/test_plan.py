@@ -45,6 +45,20 @@ UPLOADS = {"mine": pa.schema([("id", pa.string()), ("x", pa.float64()), ("y", pa
             "SELECT * FROM alerts WHERE alert_id = 9007199254740993",
             [Bound("keys", "alert_id", (9007199254740993,))],
         ),
+        (
+            "SELECT * FROM moving WHERE designation IN ('2011 UW158', 45685) AND alert_id = 3",
+            [Bound("keys", "designation", ("2011 UW158", "45685"))],
+        ),
+        ("SELECT * FROM moving WHERE alert_id = 3 AND survey = 'ztf'", [Bound()]),
+        ("SELECT * FROM moving WHERE alert_id BETWEEN 3 AND 7", [Bound()]),
+        (
+            "SELECT * FROM moving m JOIN alerts a ON m.alert_id = a.alert_id "
+            "WHERE m.designation = '64P'",
+            [
+                Bound("keys", "designation", ("64P",)),
+                Bound("join", "alert_id", ("alert_id",), "t0"),
+            ],
+        ),
         ("SELECT * FROM nights WHERE night = 59000", [Bound("range", "night", (59000, 59000))]),
         (
             "SELECT * FROM objects o JOIN detections d ON o.object_id = d.object_id WHERE "

@@ -15,7 +15,7 @@ from stampede.read.app import make_app
 from stampede.read.tap import sources
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
-from stampede.store.runs.schema import DETECTIONS, POSITIONS
+from stampede.store.runs.schema import DETECTIONS, MOVING, POSITIONS
 from stampede.store.tables.table import Table
 from stampede_simulator.simulator import Fields, Simulator
 from tests.support.alerts.batch_decoders import make_batch_decoder
@@ -29,9 +29,11 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> MemoryObjects:
     alerts = [alert for alert in simulated if alert.fault is None]
     decoder, objects = make_batch_decoder(tmp_path_factory.mktemp("a"), 70_000.0), MemoryObjects()
     for begin, end in ((0, 200), (200, len(alerts))):
-        rows = decoder.detections([alert.body for alert in alerts[begin:end]]).rows
+        decoded = decoder.detections([alert.body for alert in alerts[begin:end]])
+        rows = decoded.rows
         coverage = Coverage.of({("alerts", 0): range(begin, end)})
         Table(objects, POSITIONS).append(positions_of(rows), coverage)
+        Table(objects, MOVING).append(decoded.moving, coverage)
         Table(objects, DETECTIONS).append(rows, coverage)
     return objects
 
@@ -111,6 +113,29 @@ def test_a_join_reads_the_points_of_the_objects_in_a_cone(read: Reader) -> None:
     assert near.num_rows > 0
 
 
+def test_moving_objects_are_those_of_their_route(
+    read: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "SOME", 2)
+    every = ask(read, "SELECT * FROM moving ORDER BY designation, mjd, alert_id")
+    names = every["designation"].unique().to_pylist()
+    assert len(names) > 4
+    routes = [read(f"/v1/moving/{name.replace(' ', '_')}?format=arrow") for name in names]
+    rows = pa.concat_tables([pa.ipc.open_stream(each.data).read_all() for each in routes])
+    assert every.to_pylist() == rows.to_pylist()
+    query = f"SELECT * FROM moving WHERE designation IN ('{names[0]}', '{names[1]}')"
+    named = ask(read, f"{query} ORDER BY designation, mjd, alert_id")
+    assert named.to_pylist() == every.slice(0, named.num_rows).to_pylist()
+    assert named["designation"].unique().to_pylist() == names[:2]
+    joined = ask(
+        read,
+        "SELECT m.object_id, o.ra FROM moving AS m JOIN objects AS o "
+        f"ON m.object_id = o.object_id WHERE m.designation = '{names[0]}'",
+    )
+    first = rows.filter(pc.equal(rows["designation"], names[0]))
+    assert joined["object_id"].to_pylist() == first["object_id"].to_pylist()
+
+
 def test_programmes_that_are_not_stored_are_withheld(objects: MemoryObjects) -> None:
     query = "SELECT DISTINCT programid FROM detections WHERE survey = 'ztf'"
     for read in serving(make_app(Settings(ztf_programids="2"), objects)):
@@ -124,6 +149,7 @@ def test_programmes_that_are_not_stored_are_withheld(objects: MemoryObjects) -> 
         ("detections", "SELECT object_id FROM detections"),
         ("detections", "SELECT object_id FROM detections WHERE object_id IN ({0})"),
         ("detections", "SELECT COUNT(*) AS n FROM detections"),
+        ("moving", "SELECT * FROM moving"),
         ("positions", "SELECT * FROM objects"),
         ("positions", "SELECT * FROM objects WHERE DISTANCE(POINT(ra, dec), POINT(1, 1)) < 180"),
     ],

@@ -25,7 +25,16 @@ from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.runs.schema import POSITIONS
 from stampede.store.tables.table import Table
-from tests.support.read.read_service import Reader, cutout, fill, point, serving
+from tests.support.read.read_service import (
+    BODY,
+    ZTF_ALERT,
+    Reader,
+    cutout,
+    fill,
+    observe,
+    point,
+    serving,
+)
 
 OBJECTS, POINTS = 600, 5
 RNG = np.random.default_rng(7)
@@ -61,6 +70,7 @@ def sample() -> MemoryObjects:
     ]
     coverage = Coverage.of({("ztf", 0): [1]})
     fill(objects, images, points, coverage)
+    observe(objects, coverage)
     # Again, another version: the later one counts.
     again = {**points[0], "flux": 5.0, "processed_mjd": 60000.0}
     Table(objects, POSITIONS).append(
@@ -81,7 +91,7 @@ def tap(read: Reader) -> pyvo.dal.TAPService:
 
 
 def test_pyvo_gets_the_first_rows(tap: pyvo.dal.TAPService) -> None:
-    for table in ("objects", "stampede.detections", "alerts", "nights"):
+    for table in ("objects", "stampede.detections", "alerts", "moving", "nights"):
         found = tap.search(f"SELECT TOP 5 * FROM {table}")
         assert 1 <= len(found) <= 5
     found = tap.run_sync("SELECT TOP 5 object_id, ra FROM objects WHERE ra > 151")
@@ -162,6 +172,29 @@ def test_alerts_by_id_object_and_night(tap: pyvo.dal.TAPService) -> None:
     assert found["n"].tolist() == [8]
     found = tap.search("SELECT night, alerts FROM nights WHERE night >= 59000 ORDER BY night")
     assert found["night"].tolist()[-1] == 59004
+
+
+def test_a_moving_object_by_its_designation(tap: pyvo.dal.TAPService) -> None:
+    found = tap.search(f"SELECT * FROM stampede.moving WHERE designation = '{BODY}'").to_table()
+    found.sort("alert_id")
+    assert found["alert_id"].tolist() == [11, 12, ZTF_ALERT]
+    assert found["phase_angle"].tolist() == [12.5, 13.0, None]
+    assert (found["helio_distance"].unit, found["phase_angle"].unit) == ("AU", "deg")
+    reduced = tap.search(
+        "SELECT 31.4 - 2.5 * LOG10(flux) - 5 * LOG10(helio_distance * topo_distance) AS h, "
+        f"\"offset\" FROM moving WHERE designation = '{BODY}' AND alert_id = 11"
+    )
+    assert reduced["h"].tolist() == [pytest.approx(17.9638, abs=1e-3)]
+    columns = tap.tables["stampede.moving"].columns
+    assert '"offset"' in {column.name for column in columns}
+    indexed = tap.search(
+        "SELECT column_name FROM TAP_SCHEMA.columns WHERE table_name = 'stampede.moving' "
+        "AND indexed = 1"
+    )
+    assert indexed["column_name"].tolist() == ["designation"]
+    keys = tap.search("SELECT * FROM TAP_SCHEMA.keys WHERE from_table = 'stampede.moving'")
+    assert {*keys["target_table"]} == {"stampede.alerts", "stampede.objects"}
+    assert len(tap.search("SELECT * FROM moving WHERE designation = '2011UW158'")) == 0
 
 
 @pytest.mark.parametrize(
