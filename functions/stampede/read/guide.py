@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from stampede.alerts import surveys
-from stampede.alerts.columns import KINDS
+from stampede.alerts.columns import KINDS, MOVING
 from stampede.lookup.cone_search import FOUND
 from stampede.read.formats.light_curves import COLUMNS
 from stampede.read.service import service_of
@@ -21,7 +21,8 @@ SUMMARY = """# Stampede
 
 - Surveys: {surveys}. An alert's id is Rubin's diaSourceId or ZTF's candid; an object's id is
   Rubin's diaObjectId or ssObjectId, or ZTF's objectId such as ZTF21abiuvdk. Ids have 64 bits: keep
-  them as text.
+  them as text. An asteroid or comet has its number or designation, such as 45685, 2011 UW158 or
+  C/2017 K2; names such as Ceres are not known.
 - Fluxes are AB in nJy on the difference image, so they may be negative. Magnitude = 31.4 - 2.5
   log10(flux), for a positive flux alone. A limit is no detection: its flux is null.
 - Times are MJD in TAI; UTC is 37 s less. Positions are ICRS degrees.
@@ -36,6 +37,7 @@ LINKS = (
     ("/v1/alerts/ALERT", "an alert: object, time, cutouts, all fields that the survey sent, JSON"),
     ("/v1/alerts/ALERT/cutouts/KIND?format=png", "an image, north up; KIND is {kinds}"),
     ("/v1/objects/OBJECT/lightcurve?format=csv", "all points of an object; also json, votable"),
+    ("/v1/moving/BODY?format=csv", "what alerts show of an asteroid or comet; BODY is 2011_UW158"),
     ("/v1/cone?ra=10.68&dec=41.27&radius=5", "objects around a position, radius in arcsec, JSON"),
     ("/v1/ledger", "which alerts of the stream are stored, dead-lettered or missing, JSON"),
     ("/openapi.json", "all routes, parameters and formats"),
@@ -54,6 +56,7 @@ async def get_guide(request: Request) -> Response:
         for path, what in LINKS
     )
     text += "\n## Columns of a light curve\n\n" + "".join(_described(COLUMNS))
+    text += "\n## Columns of a body of the solar system\n\n" + "".join(_described(MOVING))
     text += "\n## Columns of a cone\n\n" + "".join(_described(FOUND))
     return PlainTextResponse(text, headers={"Cache-Control": "no-cache"})
 

@@ -14,7 +14,8 @@ from starlette.responses import JSONResponse, Response
 from stampede import __version__
 from stampede.alerts import surveys
 from stampede.alerts.bounds import MOST_ID, OBJECT_ID, SURVEY_NAME
-from stampede.alerts.columns import KINDS
+from stampede.alerts.columns import KINDS, MOVING
+from stampede.alerts.moving.designations import MOST as MOST_DESIGNATION
 from stampede.images.fits import MOST_VALUE
 from stampede.images.orientation import Orientation
 from stampede.images.stretch import Stretch
@@ -33,7 +34,7 @@ from stampede.read.api.packets import MEDIA_TYPES as PACKETS
 from stampede.read.api.packets import PacketFormat
 from stampede.read.api.proofs import LATEST_NIGHT
 from stampede.read.formats.cone_writers import writers
-from stampede.read.formats.light_curves import COLUMNS, FORMATS
+from stampede.read.formats.light_curves import COLUMNS, FORMATS, MAGNITUDES
 from stampede.read.plots.light_curve import Axis, Flux
 from stampede.read.plots.value_range import Fit
 from stampede.read.web import parameters
@@ -93,16 +94,20 @@ def _choices() -> dict[str, Any]:
         "point_kinds": [*map(str, PointKind)],
         "cone_columns": {field.name: _column(field) for field in FOUND},
         "detection_columns": {field.name: _column(field) for field in COLUMNS},
+        "observation_columns": {
+            field.name: _column(field)
+            for field in (*MOVING, *MAGNITUDES)
+            if field.name != "designation"  # which all share
+        },
     }
 
 
 def _formats() -> dict[str, Any]:
     """The formats of each response: their names, and the member `content` of the response."""
-    light_curve_content = _content(format.media_type for format in FORMATS.values())
-    light_curve_content["application/json"]["schema"] = {"$ref": "#/components/schemas/LightCurve"}
     return {
         "light_curve_formats": [*FORMATS],
-        "light_curve_content": light_curve_content,
+        "light_curve_content": _rows("LightCurve"),
+        "observations_content": _rows("Observations"),
         "packet_formats": [*map(str, PacketFormat)],
         "packet_content": _content(PACKETS.values()),
         "object_cutouts_formats": [*OBJECT_CUTOUTS],
@@ -149,6 +154,7 @@ def _patterns() -> dict[str, str]:
         "alert_id_pattern": f"^(LSST-AP-DS-)?({_up_to(MOST_ID)})$",
         "object_id_pattern": f"^(?!{parameters.FLOAT.pattern}$){OBJECT_ID.pattern}$",
         "survey_pattern": f"^{SURVEY_NAME.pattern}$",
+        "designation_pattern": rf"^[!-~]([ -~]{{0,{MOST_DESIGNATION - 2}}}[!-~])?$",
         "bands_pattern": f"^({bands})(,({bands}))*$",
         "hours_pattern": f"^([01]?[0-9]|2[0-3])[:h]{minutes}{rest}",
         "degrees_pattern": f"^[+-]?[0-8]?[0-9][:d]{minutes}{rest}",
@@ -183,6 +189,12 @@ def _filled(node: Any, values: dict[str, Any]) -> Any:
 
 def _written(writers: Writers) -> dict[str, dict[str, Any]]:
     return _content(writer().media_type for writer in writers.values())
+
+
+def _rows(schema: str) -> dict[str, dict[str, Any]]:
+    """The member `content` of a response in any of `FORMATS`, with the schema of its JSON."""
+    content = _content(format.media_type for format in FORMATS.values())
+    return content | {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
 
 
 def _content(media_types: Iterable[str]) -> dict[str, dict[str, Any]]:

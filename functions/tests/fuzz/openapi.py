@@ -11,7 +11,7 @@ from stampede.config.settings import Settings
 from stampede.read.app import make_app
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.offsets.coverage import Coverage
-from tests.support.read.read_service import fill, sample_cutouts, sample_points
+from tests.support.read.read_service import fill, observe, sample_cutouts, sample_points
 
 EXAMPLES = 40  # of one operation, before the next has its turn
 
@@ -20,6 +20,7 @@ def main(seconds: float) -> int:
     """Send made-up requests until the time is over. Returns 1 if a response is wrong."""
     objects = MemoryObjects()
     fill(objects, sample_cutouts(), sample_points(), Coverage.of({("topic", 0): range(5)}))
+    observe(objects, Coverage())
     app = make_app(Settings(store="http://127.0.0.1:1/unused"), objects)
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     deadline, failures, seed, sent = time.monotonic() + seconds, 0, 0, 0

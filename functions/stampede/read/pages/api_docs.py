@@ -24,6 +24,7 @@ async def docs_page(request: Request) -> Response:
     service = service_of(request)
     latest = await service.run_ledger(service.latest.alerts)
     known = await service.run(_known, service.lookup, latest)
+    known.setdefault("", {}).update(await service.run(_designation, service.lookup))
     known |= await service.run(_proven, service.proofs, known)
     api = describe()
     text = pages.page(
@@ -71,6 +72,12 @@ def _known(lookup: Lookup, latest: Sequence[LatestAlert]) -> dict[str, dict[str,
         "/v1/alerts/{alert_id}/schema": _of_alert(with_packet),
         "/v1/alerts/{alert_id}/thumbnail": _of_alert(with_thumbnail),
     }
+
+
+def _designation(lookup: Lookup) -> dict[str, str]:
+    """Any body of the solar system of which alerts are stored."""
+    names = lookup.moving.keys_with_prefix("", 1)
+    return {"designation": names[0]} if names else {}
 
 
 def _proven(

@@ -38,6 +38,7 @@ def test_each_route_is_there_with_ids_of_the_latest_alert(read, text):
     assert sorted(shown) == sorted(operations)
     assert f"/v1/alerts/{LSST_ALERT}/cutouts/science" in text
     assert f"/v1/objects/{LSST_OBJECT}/lightcurve" in text
+    assert "/v1/moving/2011%20UW158" in text
     assert f"URL={read.url}" in text
 
 

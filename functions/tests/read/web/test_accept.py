@@ -24,7 +24,7 @@ def ask(read: Reader, method: str, path: str, accept: str, more: str = ""):
 
 
 def test_these_routes_go_by_accept() -> None:
-    assert len(BY_ACCEPT) == 6
+    assert len(BY_ACCEPT) == 7
 
 
 @pytest.mark.parametrize(("method", "path"), BY_ACCEPT)
