@@ -80,7 +80,7 @@ def chosen(rows: pa.Table, survey: str | None, wanted: PointFilter) -> pa.Table:
 def _writers(origin: str) -> dict[str, Callable[[pa.Table], bytes]]:
     """The formats that are not written as a light curve is."""
     return {
-        "json": partial(json_of, shared=["designation"], member="observations"),
+        "json": partial(json_of, of_all=["designation"], member="observations"),
         "votable": partial(_to_votable, origin),
     }
 
