@@ -190,28 +190,25 @@ def render(
     curve = Curve.of(detections, stored)
     chosen, fold = curve.chosen(choices), _fold(detections, choices)
     points, rows = part_of(np.flatnonzero(chosen)[::-1], choices.points, POINTS)
-    usual = _usual_flux(detections)
-    quantity = Quantity(choices.axis, choices.flux or usual)
+    quantity = Quantity(choices.axis, choices.flux or _usual_flux(detections))
     values = plot.values(detections, quantity)
-    names = detections["survey"].unique().to_pylist()
-    survey = next((name for name in names if name in surveys.names()), names[0])
+    survey, *others = _surveys_of(detections)
     name = quote(object_id, safe="")
     return pages.page(
         "object.html",
         object_id=object_id,
         url=f"/objects/{name}",
         api=f"/v1/objects/{name}",
-        survey=" and ".join(sorted(name.upper() for name in names)),
+        survey=" and ".join(name.upper() for name in (survey, *others)),
         facts=_facts(detections, curve.kinds),
         bands=[band for band in (*surveys.bands(), NO_BAND) if band in curve.bands],
         kinds_of_points=_kinds(curve, values),
         choices=choices,
-        quantity=quantity,
         plot=light_curve_svg(detections, quantity, curve.hrefs, chosen, fold, choices.fit),
         notes=_notes(values, quantity),
         outside=plot.count_outside(detections, quantity, chosen),
         fold=fold,
-        **_alternatives(detections, choices, quantity.flux, usual),
+        **_quantities(detections, choices, quantity),
         alerts=alerts,
         part=part,
         strips=[kind for kind in KINDS if any(kind in alert.sent for alert in alerts)],
@@ -236,16 +233,22 @@ def _usual_flux(detections: pa.Table) -> Flux:
     return Flux.TOTAL if is_total else Flux.DIFFERENCE
 
 
+def _surveys_of(detections: pa.Table) -> list[str]:
+    """The surveys of the points, those that send alerts before archives."""
+    names = detections["survey"].unique().to_pylist()
+    return sorted(names, key=lambda name: (name not in surveys.names(), name))
+
+
 def _has(detections: pa.Table, name: str) -> bool:
     return bool(detections[name].null_count < detections.num_rows)
 
 
-def _alternatives(
-    detections: pa.Table, choices: Choices, flux: Flux, usual: Flux
-) -> dict[str, Any]:
-    """What the plot may show instead; no other flux if no point has one and `usual` is shown."""
+def _quantities(detections: pa.Table, choices: Choices, quantity: Quantity) -> dict[str, Any]:
+    """What the plot shows, and may show instead: no other flux if no point has one."""
+    flux, usual = quantity.flux, _usual_flux(detections)
     has_other = _has(detections, "flux" if flux == Flux.TOTAL else "total_flux")
     return {
+        "quantity": quantity,
         "other_axis": OTHER_AXIS[choices.axis],
         "other_flux": OTHER_FLUX[flux] if has_other or flux != usual else None,
         "usual_flux": usual,
