@@ -51,13 +51,16 @@ class LightCurve(TimeSeries):
     def to_lightkurve(self, band: str | None = None) -> "LightkurveCurve":
         """The same points as a `lightkurve.LightCurve`, only those of `band` if one is given.
 
+        Their flux is the difference flux, or the total one if no point has that.
+
         Needs ``pip install 'stampede-client[lightkurve]'``.
         """
         import lightkurve
 
         points = self if band is None else self[self._text("band") == band]
+        name = self._flux_name()
         curve = lightkurve.LightCurve(
-            time=points.time, flux=points["flux"], flux_err=points["flux_err"]
+            time=points.time, flux=points[name], flux_err=points[f"{name}_err"]
         )
         for name in ("band", "source_id", "forced", "limit"):
             curve[name] = points[name]
@@ -66,30 +69,38 @@ class LightCurve(TimeSeries):
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw flux by time, a colour and symbol for each band; limits are left out.
 
+        It is the difference flux, or the total one if no point has that.
+
         Needs ``pip install 'stampede-client[plot]'``. Returns the axes, new ones if none are given.
         """
         import matplotlib.pyplot as plt
 
         axes = plt.subplots()[1] if ax is None else ax
-        bands = self._text("band")
-        shown = np.isfinite(self["flux"].value) & ~np.asarray(self["limit"])
+        bands, name = self._text("band"), self._flux_name()
+        shown = np.isfinite(self[name].value) & ~np.asarray(self["limit"])
         for band, symbol, color in _STYLES:
             chosen = shown & (bands == band)
             if chosen.any():
                 points = self[chosen]
                 axes.errorbar(
                     points.time.mjd,
-                    points["flux"].value,
-                    points["flux_err"].value,
+                    points[name].value,
+                    points[f"{name}_err"].value,
                     fmt=symbol,
                     color=color,
                     label=band,
                 )
         axes.set_xlabel("MJD (TAI)")
-        axes.set_ylabel("difference flux (nJy)")
+        axes.set_ylabel(f"{'difference' if name == 'flux' else 'total'} flux (nJy)")
         if shown.any():
             axes.legend()
         return axes
+
+    def _flux_name(self) -> str:
+        """The column of fluxes: the total ones where no point has another, as in archives."""
+        total = self["total_flux"].value
+        is_total = not np.isfinite(self["flux"].value).any() and np.isfinite(total).any()
+        return "total_flux" if is_total else "flux"
 
     def _text(self, name: str) -> np.ndarray:
         return np.ma.filled(np.ma.asarray(self[name]), "")

@@ -38,6 +38,12 @@ for band in (None, "r"):
     assert np.array_equal(light.flux_err.value, rows["flux_err"].value, equal_nan=True)
     assert list(light["band"]) == list(rows["band"])
 assert len(light.remove_nans().normalize()) >= 1
+archived = curve.copy()
+archived["total_flux"] = archived["flux"]
+archived["flux"] = np.nan * archived["flux"]
+assert archived.plot().get_ylabel() == "total flux (nJy)"
+kept = archived.to_lightkurve().flux.value
+assert np.array_equal(kept, curve["flux"].value, equal_nan=True)
 frame = curve.to_pandas()
 assert str(frame.index.tz) == str(frame["processed_mjd"].dt.tz) == "UTC", frame.dtypes
 microseconds = frame.index.tz_convert(None).to_numpy().astype("datetime64[us]").astype(int)

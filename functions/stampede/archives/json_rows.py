@@ -15,7 +15,8 @@ from stampede.errors import Damaged
 MOST_DOCUMENT = 256 << 20
 """Bytes of a document that is not a line each: it is read as a whole."""
 MOST_LINE = 64 << 20
-ROWS = 256
+MEASUREMENTS = 20_000
+"""Measurements that are in memory at once, unless one row has more."""
 FIRST = 100
 """Rows whose names are those of the columns."""
 _TEXTS = (Part.OBJECT_ID, Part.BAND, Part.QUALITY)
@@ -50,23 +51,29 @@ class JsonRows:
 
     def __iter__(self) -> Iterator[Measured]:
         """The measurements, in the order of the file. Raises `Damaged`."""
-        while some := [*islice(self._rows, ROWS)]:
-            found: dict[str, list[Any]] = {name: [] for name in MEASURED.names}
-            faults = []
-            for number, row in some:
-                if isinstance(row, Fault):
-                    faults.append(row)
-                    continue
-                try:
-                    columns = _measurements(row, self.layout)
-                except ValueError as error:
-                    faults.append(Fault(number, str(error)))
-                    continue
-                count = len(columns[Part.OBJECT_ID])
-                found["row"] += [number] * count
-                for name in MEASURED.names[1:]:
-                    found[name] += columns.get(name, [None] * count)
-            yield Measured(pa.table(found, MEASURED), faults)
+        while (some := self._some()).rows.num_rows or some.faults:
+            yield some
+
+    def _some(self) -> Measured:
+        """The next rows, of about `MEASUREMENTS`; none at the end."""
+        found: dict[str, list[Any]] = {name: [] for name in MEASURED.names}
+        faults: list[Fault] = []
+        for number, row in self._rows:
+            if isinstance(row, Fault):
+                faults.append(row)
+                continue
+            try:
+                columns = _measurements(row, self.layout)
+            except ValueError as error:
+                faults.append(Fault(number, str(error)))
+                continue
+            count = len(columns[Part.OBJECT_ID])
+            found["row"] += [number] * count
+            for name in MEASURED.names[1:]:
+                found[name] += columns.get(name, [None] * count)
+            if len(found["row"]) + len(faults) >= MEASUREMENTS:
+                break
+        return Measured(pa.table(found, MEASURED), faults)
 
     def close(self) -> None:
         """Close the file."""

@@ -150,13 +150,14 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, names: Sequence[str], asked: Asked) -> Self:
         """The layout of a file with columns of these names. Raises `SetupError`."""
-        is_ztf = {*_ZTF_DR} <= {*names}
+        by_last = {name.rpartition(".")[2]: name for name in reversed(names)}
+        is_ztf = {*_ZTF_DR} <= by_last.keys()
         if asked.format == "ztf-dr" and not is_ztf:
-            lacking = ", ".join(name for name in _ZTF_DR if name not in names)
+            lacking = ", ".join(name for name in _ZTF_DR if name not in by_last)
             raise SetupError(f"it is not in the layout of ZTF's data releases: it lacks {lacking}")
         if asked.format != "columns" and is_ztf and not asked.columns:
             asked = asked._replace(
-                columns={Part.BAND: ("filterid", "")}, bands=_ZTF_BANDS | {**asked.bands}
+                columns={Part.BAND: (by_last["filterid"], "")}, bands=_ZTF_BANDS | {**asked.bands}
             )
             format = "ztf-dr"
         else:

@@ -43,7 +43,7 @@ def names_of(schema: pa.Schema) -> list[str]:
     """The columns of a file; of records, and of lists of records, also their fields as ``a.b``."""
     found = []
     for field in schema:
-        kind = field.type.value_type if _is_list(field.type) else field.type
+        kind = field.type.value_type if is_list(field.type) else field.type
         if pa.types.is_struct(kind):
             found += [f"{field.name}.{each.name}" for each in kind]
         else:
@@ -58,7 +58,7 @@ def measured(batch: pa.RecordBatch, layout: Layout, before: int) -> Measured:
     """
     columns = {part: _column(batch, name) for part, name in layout.columns.items()}
     numbers = pa.array(np.arange(before + 1, before + 1 + batch.num_rows))
-    lists = {part: each for part, each in columns.items() if _is_list(each.type)}
+    lists = {part: each for part, each in columns.items() if is_list(each.type)}
     faults: list[Fault] = []
     if lists:
         lengths = {
@@ -122,14 +122,15 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
         return batch[name]
     top, _, field = name.partition(".")
     column = batch[top]
-    if not _is_list(column.type):
+    if not is_list(column.type):
         return pc.struct_field(column, field)
     items = column.values if pa.types.is_fixed_size_list(column.type) else column.flatten()
     offsets = np.append(0, np.cumsum(pc.fill_null(pc.list_value_length(column), 0)))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pc.struct_field(items, field))
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a type is one of lists."""
     return any(
         test(kind)
         for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stampede.archives.layouts import Asked, Layout
-from stampede.archives.measurements import Measured, measured, names_of
+from stampede.archives.measurements import MEASURED, Fault, Measured, is_list, measured, names_of
 from stampede.errors import Damaged
 from stampede.store.parquet.checksums import PARQUET_ERRORS, ParquetFile
 
 MAGIC = b"PAR1"
 ROWS = 256
-"""Rows that are read at once: of ZTF's objects each has up to 2,000 measurements."""
+"""Rows with lists that are read at once: of ZTF's objects each has up to 2,000 measurements."""
+FLAT_ROWS = 65_536
+"""Rows without lists that are read at once."""
 
 
 class ParquetRows:
@@ -29,16 +31,32 @@ class ParquetRows:
         tops = {name if name in schema.names else name.partition(".")[0]
                 for name in self.layout.columns.values()}  # fmt: skip
         self._columns = [name for name in schema.names if name in tops]
+        has_lists = any(is_list(schema.field(name).type) or name not in self.layout.columns.values()
+                        for name in self._columns)  # fmt: skip
+        self._rows = ROWS if has_lists else FLAT_ROWS
 
     def __iter__(self) -> Iterator[Measured]:
-        """The measurements, in the order of the file. Raises `Damaged`."""
-        before = 0
-        try:
-            for batch in self._file.iter_batches(ROWS, columns=self._columns, use_threads=False):
-                yield measured(batch, self.layout, before)
-                before += batch.num_rows
-        except PARQUET_ERRORS as error:
-            raise Damaged(f"it cannot be read from row {before + 1:,} on: {error}") from None
+        """The measurements, in the order of the file; of a damaged row group a fault.
+
+        Raises `Damaged` if a column is not of a type that can be read.
+        """
+        begin = 0
+        for group in range(self._file.num_row_groups):
+            end = begin + self._file.metadata.row_group(group).num_rows
+            try:
+                yield from self._of_group(group, begin)
+            except PARQUET_ERRORS as error:
+                why = f"rows of it up to {end:,} cannot be read: {error}"
+                yield Measured(MEASURED.empty_table(), [Fault(begin + 1, why)])
+            begin = end
+
+    def _of_group(self, group: int, before: int) -> Iterator[Measured]:
+        batches = self._file.iter_batches(
+            self._rows, row_groups=[group], columns=self._columns, use_threads=False
+        )
+        for batch in batches:
+            yield measured(batch, self.layout, before)
+            before += batch.num_rows
 
     def close(self) -> None:
         """Close the file."""

@@ -31,6 +31,14 @@ def test_a_data_release_of_ztf_is_recognised() -> None:
     }
 
 
+def test_a_catalogue_of_a_data_release_has_them_in_records() -> None:
+    nested = [f"lc.{name}" if name in ("hmjd", "mag", "magerr", "catflags") else name
+              for name in ZTF]  # fmt: skip
+    found = layout(nested)
+    assert (found.format, found.columns[Part.TIME]) == ("ztf-dr", "lc.hmjd")
+    assert found.bands["1"] == "g"
+
+
 def test_usual_names_need_not_be_told() -> None:
     found = layout(["oid", "hjd", "filtercode", "RA", "Decl", "magnitude", "mag_err"])
     assert (found.format, found.epoch, found.scale) == ("columns", 2400000.5, "utc")

@@ -121,6 +121,12 @@ def test_many_light_curves_and_the_client(read: Reader) -> None:
         assert near["position"].tolist() == [0, 0]
 
 
+def test_routes_of_others_give_alerts_alone(read: Reader) -> None:
+    query = "ra=250.25&dec=38.5&radius=5&requestType=count"
+    assert read(f"/compatible/lasair/api/cone/?{query}").json() == {"count": 0}
+    assert read(f"/compatible/lasair/api/object/?objectId={ONE}").status == 404
+
+
 def test_what_alerts_said_at_a_time_is_nothing(read: Reader) -> None:
     """An archive has no packets: its points up to a time are given, with a warning."""
     got = read(f"{CURVE}?asof=58302")

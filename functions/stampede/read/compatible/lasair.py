@@ -15,7 +15,7 @@ from starlette.responses import Response
 from stampede.alerts.columns import KINDS
 from stampede.lookup import sky
 from stampede.lookup.cone_search import Cone
-from stampede.lookup.errors import BadParameter
+from stampede.lookup.errors import BadParameter, UnknownObject
 from stampede.lookup.lookup import Lookup
 from stampede.lookup.points import PointFilter, PointKind, kinds_of
 from stampede.read.compatible import measurements
@@ -79,10 +79,12 @@ async def get_object(request: Request) -> Response:
 
 def _object(lookup: Lookup, object_id: str, asked: QueryParams, url: str) -> dict[str, Any]:
     """What Lasair says of an object. Raises `UnknownObject`."""
-    rows = PointFilter().apply(lookup.light_curves.of_object(object_id))
-    surveys = rows["survey"].unique().to_pylist()
-    if len(surveys) > 1:
-        raise BadParameter("objectId", f"is an object of {' and of '.join(surveys)}")
+    rows = measurements.of_alerts(PointFilter().apply(lookup.light_curves.of_object(object_id)))
+    names = rows["survey"].unique().to_pylist()
+    if not names:
+        raise UnknownObject(f"no alert of object {object_id} is stored")
+    if len(names) > 1:
+        raise BadParameter("objectId", f"is an object of {' and of '.join(names)}")
     lite = flag(asked, "lite")
     least = parameters.number(asked, "reliabilityThreshold", 0, 1) or 0.0
     sources = _points(rows, PointKind.DETECTION, SOURCE if lite else {**SOURCE, **PLACE, **SCIENCE})

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pydantic_core
 from starlette.responses import Response
 
+from stampede.alerts import surveys
 from stampede.lookup.cone_search import Cone, nearest_first
 from stampede.lookup.errors import BadParameter, UnknownObject
 from stampede.lookup.light_curves import count_detections, leave_uncounted
@@ -39,6 +40,11 @@ def points_of(lookup: Lookup, survey: str, object_id: str) -> pa.Table:
     if not rows.num_rows:
         raise UnknownObject(f"no detection of {survey} of object {object_id} is stored")
     return rows
+
+
+def of_alerts(rows: pa.Table) -> pa.Table:
+    """The rows of surveys that send alerts: what others serve, and not archives."""
+    return rows.filter(pc.is_in(rows["survey"], pa.array(surveys.names())))
 
 
 def extended(rows: pa.Table) -> pa.Table:
@@ -115,10 +121,10 @@ def summary(object_id: str, rows: pa.Table) -> dict[str, Any]:
 def around(
     lookup: Lookup, survey: str | None, cone: Cone, counted: bool = True
 ) -> list[dict[str, Any]]:
-    """The objects of a survey, or of all, in a cone: rows of `cone_search.FOUND`, nearest first.
+    """The objects of a survey, or of all that send alerts, in a cone: the nearest first.
 
-    Their light curves are read to count their detections, unless not `counted`. Raises
-    `BadParameter` if they are more than `MOST_OBJECTS`.
+    They are rows of `cone_search.FOUND`. Their light curves are read to count their
+    detections, unless not `counted`. Raises `BadParameter` if they are more than `MOST_OBJECTS`.
     """
     found = [*islice(_around(lookup, survey, cone, counted), MOST_OBJECTS + 1)]
     if len(found) > MOST_OBJECTS:
@@ -132,7 +138,7 @@ def _around(
     lookup: Lookup, survey: str | None, cone: Cone, counted: bool
 ) -> Iterator[dict[str, Any]]:
     tables = (
-        table if survey is None else table.filter(pc.equal(table["survey"], survey))
+        of_alerts(table) if survey is None else table.filter(pc.equal(table["survey"], survey))
         for table in nearest_first(lookup.positions, cone)
     )
     few = (table[: MOST_OBJECTS + 1] for table in tables)

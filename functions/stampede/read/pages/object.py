@@ -249,6 +249,7 @@ def _quantities(detections: pa.Table, choices: Choices, quantity: Quantity) -> d
     has_other = _has(detections, "flux" if flux == Flux.TOTAL else "total_flux")
     return {
         "quantity": quantity,
+        "column": "total_flux" if usual == Flux.TOTAL else "flux",
         "other_axis": OTHER_AXIS[choices.axis],
         "other_flux": OTHER_FLUX[flux] if has_other or flux != usual else None,
         "usual_flux": usual,
