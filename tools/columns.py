@@ -11,6 +11,7 @@ TABLES = (
     ("A packet", columns.PACKET),
     ("A thumbnail", columns.THUMBNAIL),
     ("A position", columns.POSITION),
+    ("What an alert shows of a body of the solar system", columns.MOVING),
 )
 
 

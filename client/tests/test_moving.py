@@ -1,5 +1,6 @@
 """Bodies of the solar system: what alerts show of one, and its cutouts, on a real server."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from stampede_client import BadInput, Client, NotFound
 from stampede_client.sky import table_of
 from tests.read.moving.test_observations import stored
 from tests.support.alerts.fits_files import lsst, source
-from tests.support.read.read_service import BODY, cutout, fill, serving
+from tests.support.read.read_service import BODY, ZTF_ALERT, cutout, fill, serving
 
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "moving-objects.md"
 ALERTS = (1004, 1003, 1002, 1001)
 
 
@@ -91,6 +93,19 @@ def test_cutouts_along_its_path(st: Client, tmp_path: Path) -> None:
 def test_what_is_no_designation_is_named(st: Client, name: object) -> None:
     with pytest.raises(BadInput, match="is no designation; give a number as 45685"):
         st.moving(name)  # type: ignore[arg-type]
+
+
+def test_the_how_to_runs(
+    url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", HOW_TO.read_text(), re.DOTALL)
+    code = "\n".join(blocks).replace("http://127.0.0.1:8080", url)
+    exec(compile(code, HOW_TO.name, "exec"), {})
+    printed = capsys.readouterr().out
+    assert "17.96" in printed  # of 2.7 au and 1.9 au
+    assert printed.splitlines()[-1] == "1 ['11', '12']"
+    assert (tmp_path / "path-of-2011-UW158" / str(ZTF_ALERT) / "science.fits.gz").exists()
 
 
 @pytest.mark.anyio

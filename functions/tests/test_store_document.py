@@ -12,14 +12,16 @@ import pytest
 
 import stampede_client
 from stampede.alerts.columns import CUTOUT
+from stampede.alerts.columns import MOVING as OBSERVATION
 from stampede.alerts.positions import positions_of
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.packs.pack import write_pack
 from stampede.store.runs.packed_coverage import packed
-from stampede.store.runs.schema import CUTOUTS, DETECTIONS, POSITIONS
+from stampede.store.runs.schema import CUTOUTS, DETECTIONS, MOVING, POSITIONS
 from stampede.store.tables.checkpoint_files import put_checkpoint
 from stampede.store.tables.table import Table
+from tests.support.read.read_service import ZTF_ALERT, sample_observations
 from tests.support.releases.documented import DOCUMENT, kinds
 from tests.support.store.rows import cutout, detection, table
 
@@ -130,6 +132,22 @@ def test_positions(queries: list[str], tmp_path: Path, monkeypatch: pytest.Monke
     found = duckdb.sql(query).fetchall()
     assert [row[0] for row in found] == ["nearest", "near"]
     assert found[0][-1] == pytest.approx(0.5, abs=1e-6)
+
+
+def test_moving_objects(
+    queries: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, first = Table(DirectoryObjects(tmp_path), MOVING), sample_observations()
+    again = first[0] | {"flux": 1.0, "processed_mjd": 59403.0}
+    for rows, coverage in ((first, FIRST), ([again, first[1] | {"designation": "1"}], SECOND)):
+        runs.append(table(rows, OBSERVATION), coverage)
+    monkeypatch.chdir(tmp_path)
+    [query] = [query for query in queries if "tables/moving" in query]
+    found = {row[-1]: row for row in duckdb.sql(query).fetchall()}
+    assert {alert_id: row[2] for alert_id, row in found.items()} == {
+        **{11: 1.0, 12: 9000.0, ZTF_ALERT: 9000.0},
+    }
+    assert (found[12][3], found[ZTF_ALERT][3]) == (13.0, None)
 
 
 def test_layout_is_as_drawn(bucket: Path) -> None:

@@ -12,7 +12,7 @@ PLACES = {
     **{"revision": r"\d{4}", "job": "[0-9a-f]{10}-[0-9a-f]{32}"},
 }
 """What stands for a word in angle brackets."""
-SINCE_THE_LAST = ("proofs/", "proving/", "deadletters/accepted/", "tap/")
+SINCE_THE_LAST = ("proofs/", "proving/", "deadletters/accepted/", "tap/", "tables/moving/")
 """Names that no release writes yet. The bucket of the next one has them; then this is emptied."""
 OF_PROGRAMMES = ("packs/", "thumbnails/", "packets/", "alerts/")
 """Names that may end in observing programmes."""
