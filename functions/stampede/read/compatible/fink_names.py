@@ -5,6 +5,7 @@ They are those of https://api.ztf.fink-portal.org and https://api.lsst.fink-port
 Stampede has not.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from stampede.alerts.columns import KINDS
@@ -88,6 +89,37 @@ OBJECT: Names = {
     "r:lastDiaSourceMjdTai": "last_mjd",
 }
 """Of an object of Rubin; of one of ZTF Fink gives the detections."""
+OF_BODY: Mapping[str, Names] = {
+    ZTF.survey: {
+        "i:ssnamenr": "compact",
+        "i:objectId": "object_id",
+        "i:candid": "alert_id",
+        "i:jd": "jd_utc",
+        "i:fid": "fid",
+        "i:ra": "ra",
+        "i:dec": "dec",
+        "i:magpsf": "mag",
+        "i:sigmapsf": "mag_err",
+        "i:isdiffpos": "letter",
+        "i:ssdistnr": "offset",
+        "i:ssmagnr": "predicted_mag",
+        "i:programid": "programid",
+    },
+    LSST.survey: {
+        "f:sso_name": "designation",
+        "r:diaSourceId": "alert_id",
+        "r:midpointMjdTai": "mjd",
+        "r:band": "band",
+        "r:ra": "ra",
+        "r:dec": "dec",
+        "r:psfFlux": "flux",
+        "r:psfFluxErr": "flux_err",
+        "r:scienceFlux": "total_flux",
+        "r:scienceFluxErr": "total_flux_err",
+        "r:reliability": "reliability",
+    },
+}
+"""Of what alerts of each survey show of a body of the solar system."""
 DISTANCE = "v:separation_degree"
 TAG = "d:tag"
 KINDS_OF_FINK = {kind.title(): kind for kind in KINDS}
@@ -96,9 +128,7 @@ ABSENT = {
     **dict.fromkeys(("anomaly", "statistics"), "scores and statistics of Fink"),
     **dict.fromkeys(("explorer", "skymap", "metadata"), "search by these"),
     **dict.fromkeys(("resolver",), "names of other catalogues"),
-    **dict.fromkeys(
-        ("sso", "ssocand", "ssobulk", "ssoft", "tracklet"), "ephemerides and fits of orbits"
-    ),
+    **dict.fromkeys(("ssocand", "ssobulk", "ssoft", "tracklet"), "ephemerides and fits of orbits"),
     "schema": "schema of Fink's tables",
 }
 """Routes whose answers Stampede has not, and what they are."""

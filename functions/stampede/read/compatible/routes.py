@@ -2,13 +2,22 @@
 
 from starlette.routing import Mount, Router
 
-from stampede.read.compatible import alerce, alerce_stamps, fink, fink_cutouts, herald, lasair
+from stampede.read.compatible import (
+    alerce,
+    alerce_stamps,
+    fink,
+    fink_cutouts,
+    fink_moving,
+    herald,
+    lasair,
+)
 
 ROUTES = [
     *alerce.ROUTES,
     *alerce_stamps.ROUTES,
     *fink.ROUTES,
     *fink_cutouts.ROUTES,
+    *fink_moving.ROUTES,
     *lasair.ROUTES,
     *herald.ROUTES,
 ]

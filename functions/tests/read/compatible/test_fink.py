@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.support.read.read_service import LSST_OBJECT, ZTF_ALERT, ZTF_OBJECT, Reader
+from tests.support.read.read_service import BODY, LSST_OBJECT, ZTF_ALERT, ZTF_OBJECT, Reader
 
 API = "/compatible/fink"
 SCIENCE = {"objectId": ZTF_OBJECT, "kind": "Science"}
@@ -55,6 +55,16 @@ def test_a_question_may_be_a_query_a_form_or_json(compatible: Reader) -> None:
         ("ztf/cutouts", SCIENCE | {"stretch": "power"}, 501, "power"),
         ("ztf/cutouts", SCIENCE | {"objectId": "ZTF00both"}, 404, "ZTF00both"),
         ("ztf/cutouts", SCIENCE | {"objectId": "Z1", "candid": ZTF_ALERT}, 404, ZTF_OBJECT),
+        ("ztf/sso", {}, 400, "n_or_d is missing"),
+        ("ztf/sso", {"n_or_d": "8467,,"}, 400, "must be such as 8467"),
+        ("ztf/sso", {"n_or_d": 8467}, 404, "no alert of the body '8467' is stored"),
+        ("ztf/sso", {"n_or_d": f"{BODY},8467"}, 404, "8467"),
+        ("atlas/sso", {"n_or_d": BODY}, 404, "ztf, lsst"),
+        ("ztf/sso", {"n_or_d": BODY, "withEphem": True}, 501, "/v1/moving/DESIGNATION"),
+        ("ztf/sso", {"n_or_d": BODY, "withResiduals": "True"}, 501, "ask Fink"),
+        ("ztf/sso", {"n_or_d": BODY, "withCutouts": True}, 501, "cutouts"),
+        ("ztf/sso", {"n_or_d": BODY, "columns": "sso_name"}, 501, "sso_name"),
+        ("ztf/ssoft", {}, 501, "ask Fink"),
         ("lsst/blocks", {}, 501, "ask Fink"),
     ],
 )  # fmt: skip
@@ -95,6 +105,24 @@ def test_a_cone_takes_objects_first_seen_within_a_time(
 ) -> None:
     got = ask(compatible, "ztf/conesearch", ra=10, dec=-5, radius=5, **asked)
     assert (got.status, len(got.json())) == (200, count)
+
+
+@pytest.mark.parametrize("name", ["2011UW158", BODY, "K11UF8W"])
+def test_bodies_of_the_solar_system(compatible: Reader, name: str) -> None:
+    (row,) = ask(compatible, "ztf/sso", n_or_d=name, withEphem=False).json()
+    assert (row["i:ssnamenr"], row["i:candid"], row["i:fid"]) == ("2011UW158", ZTF_ALERT, 1)
+    assert row["i:jd"] == pytest.approx(2459401.5 - 37 / 86400, abs=1e-7)
+    assert row["i:magpsf"] == pytest.approx(21.514394, abs=1e-5)
+    rows = ask(compatible, "lsst/sso", n_or_d=name).json()
+    assert [each["r:diaSourceId"] for each in rows] == [11, 12]
+    assert (rows[0]["f:sso_name"], rows[0]["r:psfFlux"], rows[0]["r:band"]) == (BODY, 9000.0, "r")
+    asked = {"n_or_d": name, "columns": "i:jd,i:magpsf", "output-format": "csv"}
+    csv = compatible(f"{API}/ztf/api/v1/sso?{urlencode(asked)}").data.decode()
+    head, line = csv.splitlines()
+    assert (head, len(line.split(","))) == ("i:jd,i:magpsf", 2)
+    for format in ("parquet", "votable"):
+        asked["output-format"] = format
+        assert compatible(f"{API}/ztf/api/v1/sso?{urlencode(asked)}").status == 200
 
 
 def test_percentiles_change_a_linear_picture_alone(compatible: Reader) -> None:
