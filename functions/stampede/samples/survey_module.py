@@ -28,7 +28,7 @@ import pyarrow as pa
 from stampede.alerts.arrays import Rows, concat, explode, head_of, images_of, nanojansky, table_of
 from stampede.alerts.columns import DETECTION
 from stampede.alerts.surveys import ztf
-from stampede.alerts.surveys.survey import FITS_MAGIC, Band, SkyAxes
+from stampede.alerts.surveys.survey import FITS_MAGIC, Band, Moving, SkyAxes
 from stampede.runtime import lazy_arrow_compute as pc
 from stampede.runtime.timescale import TAI_MINUS_UTC
 

@@ -189,7 +189,8 @@ def test_a_catalogue_of_hats_gains_them_even_when_they_were_merged(tmp_path: Pat
     Table(objects, POSITIONS).append(positions_of(points), coverage)
     Table(objects, DETECTIONS).append(points, coverage)
     publish(objects, files, "sky")
-    rows = [ztf_row(each, 3, objra=10.0, objdec=-5.0) for each in (ONE, OTHER)]  # of its pixel
+    epochs = {ONE: 3, OTHER: 2}  # at a place in a pixel that was written
+    rows = [ztf_row(name, count, objra=10.0, objdec=-5.0) for name, count in epochs.items()]
     store_files(objects, write_ztf(tmp_path / "ztf.parquet", rows))
     for spec in (DETECTIONS, POSITIONS):
         compact(Table(objects, spec), objects.now(), Policy(fanout=2, major=True))

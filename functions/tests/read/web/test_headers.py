@@ -51,7 +51,7 @@ def test_every_answer_has_safe_headers(read, path, status):
         assert b"<script>" not in got.data
         # Only a page with a script, which is a file, may run any.
         assert ("script-src 'self'" in policy) == (b"<script " in got.data)
-        assert ("script-src" in policy) == path.startswith(("/objects/ZTF", "/cone"))
+        assert ("script-src" in policy) == path.startswith(("/objects/ZTF", "/cone", "/alerts/"))
 
 
 def test_an_internal_error_has_them_too():
