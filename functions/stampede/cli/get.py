@@ -172,6 +172,9 @@ def lightcurve(
             metavar="MJD|ALERT",
         ),
     ] = None,
+    survey: Annotated[
+        str | None, typer.Option(help="only points of this survey or imported archive")
+    ] = None,
     format: Format = Rows.CSV,
     out: Out = None,
 ) -> None:
@@ -179,8 +182,8 @@ def lightcurve(
     from urllib.parse import quote
 
     query = {"format": str(format)} | ({"magnitudes": "true"} if magnitudes else {})
-    if asof is not None:
-        query["asof"] = asof
+    query |= {} if asof is None else {"asof": asof}
+    query |= {} if survey is None else {"survey": survey}
     server, ids = place.server(), _ids(object_ids)
     if len(ids) == 1 and asof != WITH_ALERT:
         path = f"/v1/objects/{quote(ids[0], safe='')}/lightcurve"

@@ -25,6 +25,8 @@ SUMMARY = """# Stampede
   C/2017 K2; names such as Ceres are not known.
 - Fluxes are AB in nJy on the difference image, so they may be negative. Magnitude = 31.4 - 2.5
   log10(flux), for a positive flux alone. A limit is no detection: its flux is null.
+- Any other survey is an archive of light curves that the site imported: no alerts, and where its
+  points have no flux their total_flux is what was measured.
 - Times are MJD in TAI; UTC is 37 s less. Positions are ICRS degrees.
 - There are no classifications, cross-matches or redshifts: ask a broker for these.
 - An error is a problem document (RFC 9457) with a `detail` to show. Status 404 says that nothing

@@ -21,11 +21,13 @@ from stampede.lookup.errors import UnknownObject
 from stampede.lookup.lookup import Lookup
 from stampede.read.app import make_app
 from stampede.store.compaction.compact import Policy, compact
+from stampede.store.compaction.plan import MergePlan
 from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.offsets.coverage import Coverage
 from stampede.store.open import open_objects, open_replica
+from stampede.store.programmes.rights import Rights
 from stampede.store.runs.schema import DETECTIONS, POSITIONS
 from stampede.store.tables.table import Table
 from tests.support.archives import ONE, OTHER, write_ztf, ztf_row
@@ -154,6 +156,14 @@ def test_an_archive_is_removed_at_both_sites_and_alerts_stay(
     assert coverage_of(first) == coverage
     store_files(first, tmp_path / "ztf.parquet")
     assert len(curve(first, ONE)) == 3
+
+
+def test_a_merge_without_an_archive_has_a_name_of_its_own() -> None:
+    """Or a compactor that writes the same merge with it would be taken for this one."""
+    plans = [MergePlan(1, ("a",), ((None,),), Rights(None, without)) for without in
+             (frozenset[str](), frozenset({"dr1"}), frozenset({"dr2"}))]  # fmt: skip
+    assert len({plan.cuts for plan in plans}) == 3
+    assert plans[0].cuts == MergePlan(1, ("a",), ((None,),)).cuts
 
 
 def coverage_of(objects: Objects) -> Coverage:

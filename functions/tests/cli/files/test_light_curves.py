@@ -1,11 +1,16 @@
 """`stampede import` as an operator runs it."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.archives import write_ztf, ztf_row
+from tests.support.waiting import eventually
 
 # Starts processes: too slow for the quick loop.
 pytestmark = pytest.mark.integration
@@ -76,6 +81,48 @@ def test_faults_are_named_and_the_rest_is_stored(run, store, tmp_path: Path) -> 
     assert any(line.startswith(f"{broken}: it is not a Parquet file: ") for line in out)
     assert any(line.startswith(f"{lines}, row 2: it is not JSON: ") for line in out)
     assert out[-1] == "4 faults"
+
+
+def test_an_archive_is_removed_by_its_name_alone(run, store, tmp_path: Path) -> None:
+    file = str(write_ztf(tmp_path / "ztf.parquet"))
+    for name in ("ztfdr23", "ztfdr24"):
+        assert run("import", name, file, **store).status == 0
+    counted = run("purge", "--archive", "ztfdr23", "--check", **store)
+    assert (counted.status, counted.out.splitlines()) == (
+        1,
+        [
+            "tables/detections: 1 run with such rows",
+            "tables/positions: 1 run with such rows",
+        ],
+    )
+    removed = run("purge", "--archive", "ztfdr23", **store)
+    assert (removed.status, "tables/detections: 1 run rewritten" in removed.out) == (0, True)
+    again = run("purge", "--archive", "ztfdr23", "--check", **store)
+    assert (again.status, again.out) == (0, "nothing is of an archive ztfdr23\n")
+    assert run("purge", "--archive", "ztfdr24", "--check", **store).status == 1
+    refused = run("purge", "--archive", "ztf", **store).one_line()
+    assert refused == "ztf is a survey that sends alerts: give the archive another name"
+
+
+def test_it_stops_at_ctrl_c_and_goes_on_when_it_is_run_again(run, store, tmp_path: Path) -> None:
+    file = write_ztf(tmp_path / "ztf.parquet")
+    row = json.dumps(
+        {"object_id": "J1", "mjd": 58000.5, "band": "V", "ra": 10, "dec": -5, "mag": 15.5}
+    )
+    (many := tmp_path / "many.jsonl").write_text(f"{row}\n" * 300_000)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("STAMPEDE_", "K_"))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stampede", "import", "ztfdr24", str(file), str(many)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env=clean | {"XDG_DATA_HOME": str(tmp_path / "data"), "TERM": "dumb"} | store,
+    )  # fmt: skip
+    eventually(lambda: len(keys(tmp_path)) >= 2, 60)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "; run the same again to store the rest" in " ".join(err.split())
+    assert run("import", "ztfdr24", str(file), **store).out.endswith("5 points stored\n")
 
 
 WRONG = {
