@@ -101,7 +101,10 @@ def _cast(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     """A column as `kind`. Raises `Damaged`: an id that is a float has lost digits."""
     given = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     is_number = pa.types.is_integer(given) or pa.types.is_floating(given)
-    is_text = pa.types.is_string(given) or pa.types.is_large_string(given)
+    is_text = any(
+        test(given)
+        for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    )
     fits = {
         pa.string(): is_text or pa.types.is_integer(given),
         pa.int64(): pa.types.is_integer(given),
@@ -124,7 +127,7 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     column = batch[top]
     if not is_list(column.type):
         return pc.struct_field(column, field)
-    items = column.values if pa.types.is_fixed_size_list(column.type) else column.flatten()
+    items = column.flatten()
     offsets = np.append(0, np.cumsum(pc.fill_null(pc.list_value_length(column), 0)))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pc.struct_field(items, field))
 

@@ -1,10 +1,12 @@
 """Files of archives become points of light curves."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -93,7 +95,28 @@ def document(path: Path, content: Any) -> Path:
     return path
 
 
+def lists_of(kind: Any, path: Path) -> Path:
+    """An object with lists of another type of Arrow, and one whose lists are null."""
+    none = {**MANY, "mjd": None, "band": None, "flux": None, "dec": None}
+    table = pa.Table.from_pylist([MANY, none])
+    columns = [
+        column.cast(kind(column.type.value_type)) if pa.types.is_list(column.type) else column
+        for column in table.columns
+    ]
+    pq.write_table(pa.table(columns, table.column_names), path)
+    return path
+
+
+def by_polars(path: Path) -> Path:
+    rows = polars.DataFrame([ROW, ROW]).with_columns(polars.col("band").cast(polars.Categorical))
+    rows.write_parquet(path)
+    return path
+
+
 SHAPES = {
+    "large lists": partial(lists_of, pa.large_list),
+    "lists of a fixed size": partial(lists_of, lambda kind: pa.list_(kind, 2)),
+    "what polars writes": by_polars,
     "a row a measurement": rows_of_parquet,
     "a record of lists": nested_records,
     "a list of records": lists_of_records,
