@@ -58,30 +58,38 @@ def measured(batch: pa.RecordBatch, layout: Layout, before: int) -> Measured:
     """
     columns = {part: _column(batch, name) for part, name in layout.columns.items()}
     numbers = pa.array(np.arange(before + 1, before + 1 + batch.num_rows))
-    lists = {part: each for part, each in columns.items() if is_list(each.type)}
-    faults: list[Fault] = []
-    if lists:
-        lengths = {
-            part: pc.fill_null(pc.list_value_length(each), 0).to_numpy(zero_copy_only=False)
-            for part, each in lists.items()
-        }
-        whole = np.logical_and.reduce([each == next(iter(lengths.values()))
-                                       for each in lengths.values()])  # fmt: skip
-        for at in np.flatnonzero(~whole).tolist():
-            said = ", ".join(f"{layout.columns[part]} {each[at]}" for part, each in lengths.items())
-            faults.append(
-                Fault(int(numbers[at].as_py()), f"its lists have several lengths: {said}")
-            )
-        if faults:
-            numbers = numbers.filter(pa.array(whole))
-            columns = {part: each.filter(pa.array(whole)) for part, each in columns.items()}
-        parents = pc.list_parent_indices(columns[next(iter(lists))])
-        numbers = numbers.take(parents)
-        columns = {
-            part: pc.list_flatten(each) if part in lists else each.take(parents)
-            for part, each in columns.items()
-        }
-    return Measured(_table(numbers, columns, layout), faults)
+    lengths = {
+        part: pc.fill_null(pc.list_value_length(each), -1).to_numpy(zero_copy_only=False)
+        for part, each in columns.items()
+        if is_list(each.type)
+    }
+    if not lengths:
+        return Measured(_table(numbers, columns, layout))
+    longest = np.maximum.reduce([np.zeros(batch.num_rows, np.int64), *lengths.values()])
+    whole = np.logical_and.reduce([(n == longest) | (n < 0) for n in lengths.values()])
+    faults = []
+    for at in np.flatnonzero(~whole).tolist():
+        said = [f"{layout.columns[part]} {n[at]}" for part, n in lengths.items() if n[at] >= 0]
+        why = f"its lists have several lengths: {', '.join(said)}"
+        faults.append(Fault(int(numbers[at].as_py()), why))
+    counts = longest[whole]
+    parents = pa.array(np.repeat(np.flatnonzero(whole), counts))
+    columns = {
+        part: _elements(each.filter(pa.array(whole)), lengths[part][whole] >= 0, counts)
+        if part in lengths
+        else each.take(parents)
+        for part, each in columns.items()
+    }
+    return Measured(_table(numbers.take(parents), columns, layout), faults)
+
+
+def _elements(lists: pa.Array, there: np.ndarray, counts: np.ndarray) -> pa.Array:
+    """The elements of lists, one after the other; of a null list so many nulls as are counted."""
+    elements = pc.list_flatten(lists)
+    if there.all():
+        return elements
+    known = np.repeat(there, counts)
+    return elements.take(pa.array(np.cumsum(known) - 1, mask=~known))
 
 
 def _table(numbers: pa.Array, columns: Mapping[Part, pa.Array], layout: Layout) -> pa.Table:
