@@ -185,6 +185,37 @@ def test_a_fault_is_named_and_the_rows_beside_it_are_stored(name: str, tmp_path:
     assert tally.refused == 1
 
 
+NUMBERS = {
+    "mag": ([18.0, 99.0], "99.0 is no magnitude"),
+    "magerr": ([0.1, 99.0], "error 99.0 is no error of a magnitude"),
+    "hmjd": ([58000.5, 2458000.5], "mjd 2458000.50042824"),
+    "rcid": (1 << 40, "detector 1099511627776 is not from -2147483648 to 2147483647"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_cannot_be_is_a_fault(name: str, tmp_path: Path) -> None:
+    value, why = NUMBERS[name]
+    row = ztf_row(epochs=2) | {name: value}
+    points, tally = imported(write_json(tmp_path / "file", row))
+    assert len(points) == (0 if name == "rcid" else 1)
+    assert str(tally.faults[-1]).startswith(f"{tmp_path / 'file'}, row 1: {why}")
+
+
+@pytest.mark.parametrize("error", [-0.5, 1e39])
+def test_an_error_of_a_flux_that_cannot_be(error: float, tmp_path: Path) -> None:
+    points, tally = imported(write_json(tmp_path / "file", {**ROW, "flux_err": error}))
+    assert points == []
+    assert str(tally.faults[0]).endswith(f"row 1: error {error} is no error of a flux")
+
+
+def test_an_id_of_a_measurement_is_positive(tmp_path: Path) -> None:
+    file = write_json(tmp_path / "file", {**ROW, "det": 0}, {**ROW, "det": None})
+    points, tally = imported(file, columns=("source_id=det",))
+    assert len(points) == 1  # without an id it gets one
+    assert "row 1: source_id 0 is not from 1 to " in str(tally.faults[0])
+
+
 def test_no_value_is_no_fault(tmp_path: Path) -> None:
     rows = [ztf_row(mag=[18.0, None, float("nan")])]
     points, tally = imported(write_ztf(tmp_path / "ztf.parquet", rows))
