@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
+from weakref import finalize
 
 import httpx
 from astropy.table import Table
@@ -57,6 +58,7 @@ class Client:
     def __init__(self, url: str, token: str | None, timeout: float, strict: bool) -> None:
         self._url, self._strict = url, strict
         self._http = httpx.Client(**options(url, token, timeout))
+        finalize(self, self._http.close)  # of a client that is not closed, at the latest at the end
 
     def __enter__(self) -> "Client":
         return self

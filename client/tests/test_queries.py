@@ -3,6 +3,10 @@
 import inspect
 import io
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import cast
 
 import astropy.io.fits
@@ -247,3 +251,17 @@ def test_a_light_curve_of_then_and_what_it_may_lack(st: Client, asof: object) ->
 def test_what_is_no_time_is_refused(st: Client, asof: object) -> None:
     with pytest.raises(BadInput):
         st.lightcurve(LSST_OBJECT, asof=asof)
+
+
+def test_a_client_that_nobody_closes_leaves_no_connection_open(url: str) -> None:
+    """Python's development mode names what is open at the end."""
+    program = "import stampede_client, sys; st = stampede_client.connect(sys.argv[1]); st.recent()"
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", program, url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | {"PYTHONPATH": str(Path(stampede_client.__file__).parents[1])},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "unclosed" not in done.stderr

@@ -39,7 +39,10 @@ def ingest(
     data: Data = None,
     store: Annotated[
         str | None,
-        typer.Option(help="with no `stampede up` running: where to store, as for `up`"),
+        typer.Option(
+            help="with no `stampede up` running: where to store, as for `up`; "
+            "without it STAMPEDE_STORE, or a local Ceph"
+        ),
     ] = None,
 ) -> None:
     """Store alerts from disk, in place of Kafka; then prove that each is stored.
@@ -63,6 +66,7 @@ def ingest(
     device or a pipe was left out, or not one alert could be stored.
     """
     from stampede.cli.running import running
+    from stampede.config.settings import Settings
     from stampede.ingest import files
     from stampede.telemetry.logs import configure_command_logs
 
@@ -76,6 +80,9 @@ def ingest(
                 "leave out --store, or choose another directory with --data"
             )
         sys.exit(_ingest(paths, system, console, "stampede deadletters list"))
+    named = Settings()  # as for other commands, such as `deadletters list` afterwards
+    if store is None and not data and "store" in named.model_fields_set:
+        store = named.store
     with temporary_system(data or DATA, store, console) as system:
         how = f"STAMPEDE_STORE={store} stampede deadletters list"
         if not store:

@@ -201,3 +201,19 @@ def test_real_alerts_from_folders_and_archives_come_back(system: System, tmp_pat
         assert system.cutouts(head["alert_id"]) == oracle.cutouts(message)
         rows = detections.lookup([head["object_id"]])
         assert head["alert_id"] in rows["source_id"].to_pylist()
+
+
+def test_without_functions_it_stores_where_the_environment_says(tmp_path: Path) -> None:
+    """And not into a Ceph of its own, where no other command would look."""
+    (tmp_path / "a.avro").write_bytes(made_alerts.ztf_alert(7))
+    store = f"file://{tmp_path}/store"
+    done = subprocess.run(
+        [sys.executable, "-m", "stampede", "ingest", str(tmp_path / "a.avro")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"STAMPEDE_STORE": store, "XDG_DATA_HOME": str(tmp_path / "data")},
+    )
+    assert "1 alert: 1 stored, 0 refused" in done.stdout, done.stdout + done.stderr
+    assert [*open_objects(Settings(store=store)).list("packets/")]
+    assert not (tmp_path / "data" / "stampede" / "ceph").exists()

@@ -208,7 +208,10 @@ def _bar(page: LedgerPage, entry: Entry) -> Bar:
         del counts["flight"]
     if not entry.accepted:
         del counts["accepted"]
-    label = ", ".join(f"{count:,} {ledger_bars.KINDS[kind]}" for kind, count in counts.items())
+    label = ", ".join(
+        f"{count:,} {ledger_bars.KINDS[kind].removesuffix('s' if count == 1 else '')}"
+        for kind, count in counts.items()
+    )
     return Bar(entry, bar_svg(entry.low, entry.high, spans, label), label, _gaps(entry.missing))
 
 

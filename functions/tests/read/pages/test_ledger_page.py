@@ -108,7 +108,7 @@ def test_accepted_letters_are_told_apart(monkeypatch):
         text = html(read("/ledger"))[1]
         assert text.count("accepted as rightly refused") == 2
         assert text.count("<td>3</td><td>2</td><td>1 (1 accepted)</td>") == 2
-        assert text.count("2 stored, 1 accepted dead letters, 0 dead letters, 0 missing<") == 2
+        assert text.count("2 stored, 1 accepted dead letter, 0 dead letters, 0 missing<") == 2
         assert text.count('class="accepted"') == 3  # and in the legend
         for table in ("cutouts", "detections"):
             put_letters(objects, event(3, "ztf"), event(4, "ztf"), table=table)
