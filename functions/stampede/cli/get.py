@@ -113,19 +113,19 @@ get = typer.Typer(
 )
 
 
-@get.command()
+@get.command(context_settings={"ignore_unknown_options": True})  # a Dec may begin with -
 @_of_place
 def cone(
     place: Place,
     position: Annotated[
-        str, typer.Argument(help="RA and Dec, ICRS: '0.814 16.146' or '00:03:15.4 +16:08:44'")
+        list[str], typer.Argument(help="RA and Dec, ICRS: 0.814 16.146 or 00:03:15.4 +16:08:44")
     ],
     radius: Annotated[str, typer.Option(help="arcsec, or with a unit: 2arcmin, 1deg")] = "5",
     format: Format = Rows.CSV,
     out: Out = None,
 ) -> None:
     """Get the objects around a position, the nearest first."""
-    ra, dec = _parted(position)
+    ra, dec = _parted(" ".join(position))
     query = {"ra": ra, "dec": dec, "radius": radius, "format": format}
     _rows("/v1/cone", query, None, out, place.server())
 
@@ -376,9 +376,7 @@ def _parted(position: str) -> tuple[str, str]:
 
     words = position.replace(",", " ").split()
     if len(words) not in (2, 6):
-        raise SetupError(
-            f"{position!r} is no position: give '0.814 16.146' or '00:03:15.4 +16:08:44'"
-        )
+        raise SetupError(f"{position!r} is no position: give 0.814 16.146 or 00:03:15.4 +16:08:44")
     half = len(words) // 2
     return ":".join(words[:half]), ":".join(words[half:])
 

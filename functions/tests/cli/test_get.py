@@ -280,6 +280,9 @@ def cut_short(url: str, length: int) -> Iterator[str]:
 def test_cone_packet_and_recent(run, read: Reader, tmp_path: Path) -> None:
     found = run("cone", "00:40:00 -05:00:00", "--radius", "1arcmin", "--format", "json")
     sent = read("/v1/cone?ra=10&dec=-5&radius=60&format=json").data
+    for words in (["10", "-5"], ["10", "-5.0"], ["00", "40", "00", "-05", "00", "00"]):
+        apart = run("cone", *words, "--radius", "60", "--format", "json")
+        assert json.loads(apart.stdout)["objects"] == json.loads(sent)["objects"]
     assert found.stdout_bytes == sent + b"\n"
     assert run("packet", ZTF_ALERT, "--out", tmp_path / "p").exit_code == 0
     assert (tmp_path / "p").read_bytes() == read(f"/v1/alerts/{ZTF_ALERT}/packet").data
@@ -303,6 +306,7 @@ def test_cone_packet_and_recent(run, read: Reader, tmp_path: Path) -> None:
         (("moving", " "), "say which body"),
         (("moving", BODY, "--band", "x"), "must be one or more of u, g, r"),
         (("cone", "here"), "'here' is no position: give"),
+        (("cone", "10", "-5", "--radus", "5"), "'10 -5 --radus 5' is no position: give"),
         (("cone", "10 -5", "--radius", "5 apples"), "0 to 180 degrees"),
         (("packet", BOTH), f"{BOTH}"),
         (("cutouts", "x"), "not an alert id"),

@@ -26,6 +26,7 @@ EXACT = 2.0**53
 # Names in the form that the IAU recommends, of Rubin's Alert Production: prefixes before its ids.
 OBJECT_NAME = re.compile(r"LSST-AP-DO-([0-9]{1,19})", re.IGNORECASE)
 DETECTION_NAME = re.compile(r"LSST-AP-DS-([0-9]{1,19})", re.IGNORECASE)
+ZTF_ID = re.compile(r"ZTF\d\d[a-z]{7}", re.IGNORECASE | re.ASCII)
 _REPEATABLE = {"band", "bands", "kinds"}
 
 
@@ -65,11 +66,14 @@ def alert_id(text: object, parameter: str = "alert_id") -> int:
 def object_id(text: object, parameter: str = "object_id") -> str:
     """An objectId, diaObjectId or ssObjectId: letters, digits and ``_ . + -``, up to 64.
 
-    Rubin's name of an object, ``LSST-AP-DO-`` and the id, is taken too.
+    Rubin's name of an object, ``LSST-AP-DO-`` and the id, is taken too, and ZTF's id in small or
+    capital letters.
     """
     name = _text_of(text)
     if named := OBJECT_NAME.fullmatch(name):
         return named[1]
+    if ZTF_ID.fullmatch(name):
+        return name[:3].upper() + name[3:].lower()
     if FLOAT.fullmatch(name) and float(name) >= EXACT:
         raise BadParameter(
             parameter,

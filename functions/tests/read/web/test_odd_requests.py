@@ -120,6 +120,16 @@ def test_a_wrong_body_is_told_what_is_wrong(read, body, detail):
     assert detail in json.loads(response)["detail"]
 
 
+def test_an_id_of_ztf_may_be_in_small_letters(read):
+    curve = f"/v1/objects/{ZTF_OBJECT}/lightcurve"
+    for written in (ZTF_OBJECT.lower(), ZTF_OBJECT.upper()):
+        assert read(curve.replace(ZTF_OBJECT, written)).data == read(curve).data
+        assert read(f"/objects/{written}").status == 200
+        many = read("/v1/lightcurves?format=csv", "POST", json.dumps([written]).encode())
+        assert ZTF_OBJECT in many.data.decode()
+    assert read("/v1/objects/ztf21abiuvd/lightcurve").status == 404  # one letter less
+
+
 def test_only_text_and_integers_are_object_ids(read):
     for value in ("null", "true", "1.5", "NaN"):
         got, _ = ask(read, "/v1/lightcurves", "POST", b'{"ids": [%s]}' % value.encode())
