@@ -125,7 +125,7 @@ def test_an_id_of_ztf_may_be_in_small_letters(read):
     for written in (ZTF_OBJECT.lower(), ZTF_OBJECT.upper()):
         assert read(curve.replace(ZTF_OBJECT, written)).data == read(curve).data
         assert read(f"/objects/{written}").status == 200
-        many = read("/v1/lightcurves?format=csv", "POST", json.dumps([written]).encode())
+        many = read("/v1/lightcurves?format=csv", "POST", json.dumps({"ids": [written]}).encode())
         assert ZTF_OBJECT in many.data.decode()
     assert read("/v1/objects/ztf21abiuvd/lightcurve").status == 404  # one letter less
 
