@@ -1,10 +1,12 @@
 """All values are documented; wrong and contradictory values are rejected by name."""
 
+import ctypes
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 import yaml
 from rendering import CASES, CHART, KUBERNETES, helm, notes, objects, template
@@ -132,6 +134,82 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
         [f'sources={{"a": {{{SOURCE}, "epoch": "1"}}}}'],
         "sources.a: epoch applies to kind: kafka only",
     ),
+    (["functions.read.scaling.min-scale=9"], "min-scale is 9, more than max-scale, which is 8"),
+    *(
+        ([f"{place}.resources.requests.{what}={value}"], f"{place}.resources: requests.{what} is")
+        for place in ("functions.read", "source", "source.alerts", "setup", "doctor", "toolbox")
+        for what, value in (("memory", "1025Gi"), ("memory", "5e15"))
+    ),
+    (
+        ["functions.read.resources.limits.cpu=1", "functions.read.resources.requests.cpu=1001m"],
+        "requests.cpu is 1001m, more than limits.cpu, which is 1",
+    ),
+    (["functions.read.resources.limits.memory=1GB"], "1GB is no quantity"),
+    *(
+        (
+            ["store.url=http://ceph:80/stampede", f"replica.url={url}", "replica.existingSecret=a"],
+            f"replica.url, {url}, is the bucket of store.url",
+        )
+        for url in ("http://ceph/stampede", "http://ceph:80/stampede/", "http://CEPH:80/stampede")
+    ),
+    (["store.url=http://a/Stampede"], "it has lower-case letters"),
+    (["store.url=http://a/night_alerts"], "it has lower-case letters"),
+    (["store.url=http://a/ab"], "it has 3 to 63 characters, not 2"),
+    ([f"store.url=http://a/{'b' * 64}"], "it has 3 to 63 characters, not 64"),
+    (["store.url=http://a/alerts."], "it begins and ends with a letter or a digit"),
+    (["store.url=http://a/-alerts"], "it begins and ends with a letter or a digit"),
+    (["store.url=http://a/my..alerts"], "no two dots side by side"),
+    (["store.url=http://a/192.168.5.4"], "not written like an IP address"),
+    (
+        ["replica.url=http://a/B/", "replica.existingSecret=a"],
+        "replica.url: S3 refuses B as the name of a bucket",
+    ),
+    *(
+        ([f'sources={{"a": {{{SOURCE}, {fields}}}}}'], error)
+        for fields, error in (
+            (
+                '"options": {"fetch.min.byte": 1}',
+                "sources.a.options: librdkafka has no option fetch.min.byte",
+            ),
+            (
+                '"options": {"security.protocol": "TLS"}',
+                "sources.a.options: security.protocol is TLS",
+            ),
+            (
+                '"sasl": {"existingSecret": "k"}, "options": {"security.protocol": "plaintext"}',
+                "security.protocol PLAINTEXT turns off the login of sasl: set SASL_PLAINTEXT",
+            ),
+            (
+                '"sasl": {"existingSecret": "k"}, "options": {"security.protocol": "SSL"}',
+                "security.protocol SSL turns off the login of sasl: set SASL_SSL",
+            ),
+            (
+                '"options": {"sasl.username": "a"}',
+                "security.protocol PLAINTEXT turns off the login of options.sasl.username",
+            ),
+            (
+                '"tls": {"enabled": true}, "options": {"security.protocol": "PLAINTEXT"}',
+                "options.security.protocol PLAINTEXT turns off tls.enabled: set SSL",
+            ),
+        )
+    ),
+]
+
+# Values beside those that are refused.
+RIGHT: list[list[str]] = [
+    ["functions.read.scaling.min-scale=8"],
+    ["functions.read.scaling.min-scale=9", "functions.read.scaling.max-scale=0"],  # no limit
+    ["functions.read.resources.requests.memory=1Gi"],  # as the limit
+    ["functions.read.resources.limits.cpu=1", "functions.read.resources.requests.cpu=1000m"],
+    ["functions.read.resources.limits.memory=0.5G"],
+    ["store.url=http://a/my.night-alerts-2"],
+    ["store.url=http://a/tenant:alerts"],  # of RGW
+    ["replica.url=http://ceph.site.svc:8001/stampede", "replica.existingSecret=a"],
+    [f'sources={{"a": {{{SOURCE}, "options": {{"security.protocol": "sasl_ssl"}}}}}}'],
+    [
+        f'sources={{"a": {{{SOURCE}, "sasl": {{"existingSecret": "k"}}, '
+        '"options": {"security.protocol": "SASL_SSL", "ssl.ca.location": "/etc/ca"}}}'
+    ],
 ]
 
 
@@ -139,6 +217,27 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
 def test_the_error_explains_a_contradiction(values: list[str], error: str) -> None:
     arguments = [a for v in values for a in ("--set-json" if "{" in v else "--set", v)]
     assert error in rejected(*MINIMAL, *arguments)
+
+
+@pytest.mark.parametrize("values", RIGHT)
+def test_values_that_are_nearly_wrong_are_accepted(values: list[str]) -> None:
+    arguments = [a for v in values for a in ("--set-json" if "{" in v else "--set", v)]
+    done = template(*MINIMAL, *arguments)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_chart_knows_the_options_of_librdkafka(tmp_path: Path) -> None:
+    """Those that the library itself lists."""
+    (path,) = Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka-*")
+    library, libc, listed = ctypes.CDLL(str(path)), ctypes.CDLL(None), tmp_path / "options.md"
+    libc.fopen.restype = ctypes.c_void_p
+    file = ctypes.c_void_p(libc.fopen(bytes(listed), b"w"))
+    library.rd_kafka_conf_properties_show(file)
+    libc.fclose(file)
+    rows = re.findall(r"^(\S+) +\|", listed.read_text(), re.MULTILINE)
+    names = set(rows) - {"Property"}
+    assert len(names) > 150
+    assert (CHART / "files" / "librdkafka.txt").read_text().split() == sorted(names)
 
 
 def test_the_error_for_a_long_name_is_followed_by_advice() -> None:

@@ -22,8 +22,9 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- if eq .Values.store.url .Values.replica.url -}}
-{{- fail "replica.url equals store.url: the second site must be another store" -}}
+{{- include "stampede.check.values" . -}}
+{{- if eq (include "stampede.place" .Values.store.url) (include "stampede.place" .Values.replica.url) -}}
+{{- fail (printf "replica.url, %s, is the bucket of store.url: the second site must be another store" .Values.replica.url) -}}
 {{- end -}}
 {{- with .Values.eventKey -}}
 {{- if and .existingSecret (or .value .second) -}}

@@ -8,7 +8,7 @@ import pytest
 
 from stampede.config.settings import Settings
 from stampede.doctor import kafka
-from stampede.doctor.finding import Installation
+from stampede.doctor.finding import Installation, Level
 
 
 class Closed:
@@ -119,3 +119,19 @@ def test_sources_share_the_partitions_of_one_night(monkeypatch: pytest.MonkeyPat
     assert found.startswith(f"3 sources would share 2 partitions of {family}")
     (found,) = faults(kafka.kafka, monkeypatch, topics="other_{n}")
     assert found == "Kafka has no topic of other_{n} now"
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"no.such.option": "1"}, 'No such configuration property: "no.such.option"'),
+        ({"fetch.min.bytes": "lots"}, "fetch.min.bytes"),
+    ],
+)
+def test_an_option_that_librdkafka_refuses_is_named(options: dict[str, str], part: str) -> None:
+    """Before an installation too, where nothing has made a client yet."""
+    settings = Settings(kafka="127.0.0.1:1", topics="alerts", kafka_options=options)
+    (found,) = kafka.kafka(Installation(settings, {}, installed=False))
+    assert found.level is Level.ERROR
+    assert "wrong options" in found.fault
+    assert part in found.fault

@@ -121,7 +121,10 @@ class KafkaTopics:
 
     @cached_property
     def _consumer(self) -> Consumer:
-        return Consumer(self._options)
+        try:
+            return Consumer(self._options)
+        except KafkaException as error:  # it has not connected yet: the option is unknown or wrong
+            raise SetupError(f"wrong options of Kafka's client: {reason(error)}") from None
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
         """Kafka's ids of these topics, by name; topics whose id cannot be had are left out."""
