@@ -223,9 +223,14 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- end }}
 {{- end }}
 
-{{/* The pod's token for Kubernetes' API, where `stampede doctor` reads what Knative is like: (list $ FIELD). */}}
+{{/*
+stampede.files.kubernetes: the pod's token for Kubernetes' API, where `stampede doctor` reads what Knative is like: (list $ FIELD).
+stampede.files.account: the same for a pod that has it in any case.
+*/}}
 {{- define "stampede.files.kubernetes" -}}
-{{- if ((index . 0).Values.doctor).knative -}}
+{{- if ((index . 0).Values.doctor).knative }}{{ include "stampede.files.account" . }}{{ end -}}
+{{- end }}
+{{- define "stampede.files.account" -}}
 - name: kubernetes
 {{- if eq (index . 1) "volumeMounts" }}
   mountPath: /var/run/secrets/kubernetes.io/serviceaccount
@@ -236,7 +241,6 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
       - serviceAccountToken: {path: token, expirationSeconds: 3600}
       - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
       - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
-{{- end }}
 {{- end }}
 {{- end }}
 

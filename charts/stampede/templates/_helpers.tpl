@@ -197,7 +197,8 @@ audience: {{ include "stampede.audience" . | quote }}
 
 {{/*
 The key of events, for objects that cannot read a Secret. It is resolved once, because a random one would differ at each call. The
-Secret of an earlier installation keeps its key.
+Secret of an earlier installation keeps its key. Nothing if only a cluster knows it: `lookup` gives a list, even of nothing, where
+there is one, and nothing in a renderer such as Argo CD's or `helm template`, which must never draw a key.
 */}}
 {{- define "stampede.eventKey" -}}
 {{- $values := .Values.eventKey -}}
@@ -208,19 +209,25 @@ Secret of an earlier installation keeps its key.
 {{- $secret := lookup "v1" "Secret" .Release.Namespace (include "stampede.eventKeySecret" .) | default dict -}}
 {{- $key = dig "data" "event-key" "" $secret | b64dec -}}
 {{- end -}}
-{{- if and (not $key) $values.existingSecret -}}
-{{- fail (printf "eventKey.existingSecret: there is no Secret %s with event-key in this namespace, or no access to the cluster: timers and KafkaSources need its value" $values.existingSecret) -}}
-{{- end -}}
-{{- if and (not $key) .Values.store.secretKey -}}
+{{- if and (not $key) (not $values.existingSecret) .Values.store.secretKey -}}
 {{- $key = printf "event key of %s in %s: %s" (include "stampede.fullname" .) .Release.Namespace .Values.store.secretKey | sha256sum | trunc 40 -}}
 {{- end -}}
-{{- if and (not $key) (.Capabilities.APIVersions.Has "serving.knative.dev/v1") -}}
-{{- $key = randAlphaNum 40 -}}
-{{- end -}}
 {{- if not $key -}}
-{{- fail "eventKey.value is not set: without access to the cluster the chart cannot keep a random key. Set eventKey.value, or eventKey.enabled=false" -}}
+{{- if lookup "v1" "Secret" .Release.Namespace "" -}}
+{{- if $values.existingSecret -}}
+{{- fail (printf "eventKey.existingSecret: there is no Secret %s with event-key in this namespace: timers and KafkaSources need its value" $values.existingSecret) -}}
+{{- end -}}
+{{- $key = randAlphaNum 40 -}}
+{{- else if not $values.existingSecret -}}
+{{- fail "eventKey.existingSecret and eventKey.value are not set: a renderer without a cluster can neither read the key nor keep one that it draws. Make a Secret with event-key and name it, or give the value" -}}
+{{- end -}}
 {{- end -}}
 {{- $_ := set $values "resolved" $key -}}
 {{- end -}}
 {{- $values.resolved -}}
+{{- end }}
+
+{{/* Whether a hook gives the key to the timers, because it is in a Secret that the renderer cannot read. */}}
+{{- define "stampede.keyByHook" -}}
+{{- if and (include "stampede.keyAsAttribute" .) .Values.eventKey.existingSecret (not (include "stampede.eventKey" .)) }}yes{{ end -}}
 {{- end }}
