@@ -95,6 +95,14 @@
 {{- fail (printf "sources.%s.autoscaling needs sasl.mechanism, the type in the Secret %s: KEDA has other names for it" $name $source.sasl.existingSecret) -}}
 {{- end -}}
 {{- end -}}
+{{- with $source.sasl -}}
+{{- if and .user (not .mechanism) -}}
+{{- fail (printf "sources.%s: sasl.user needs sasl.mechanism, since the Secret %s gives the password only" $name .existingSecret) -}}
+{{- end -}}
+{{- if and .user (or $source.autoscaling (eq ($source.kind | default "container") "kafka")) -}}
+{{- fail (printf "sources.%s: a KafkaSource, and KEDA, read the user from the Secret: put it into %s, and name its key in sasl.secretKeys.user, in place of sasl.user" $name .existingSecret) -}}
+{{- end -}}
+{{- end -}}
 {{- $longest := printf "%s-%s-lightcurves" (include "stampede.fullname" $) $name -}}
 {{- if and $source.staticMembership (gt (len $longest) 52) -}}
 {{- fail (printf "sources.%s: the name %s is longer than 52 characters, too long for a StatefulSet. Set a shorter fullnameOverride" $name $longest) -}}

@@ -34,9 +34,9 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- if include "stampede.hasEventKey" . -}}
 {{- $secret := include "stampede.eventKeySecret" . -}}
 - name: STAMPEDE_EVENT_KEY
-  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: event-key}}
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: {{ include "stampede.eventKeyName" (list . "key") | quote }}}}
 - name: STAMPEDE_SECOND_EVENT_KEY
-  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: second-event-key, optional: true}}
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: {{ include "stampede.eventKeyName" (list . "second") | quote }}, optional: true}}
 {{- end }}
 {{- end }}
 
@@ -157,6 +157,10 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- end }}
 {{- with $source.sasl }}
 {{- $_ := set $options "security.protocol" (ternary "SASL_SSL" "SASL_PLAINTEXT" (not (empty $tls))) }}
+{{- if .user }}
+{{- $_ := set $options "sasl.username" .user }}
+{{- $_ := set $options "sasl.mechanism" .mechanism }}
+{{- end }}
 - name: STAMPEDE_KAFKA_KEYS
   value: /etc/stampede/kafka-keys
 {{- end }}
@@ -205,15 +209,21 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- if and .tls .tls.enabled }}{{ toYaml .tls }}{{ end -}}
 {{- end }}
 
-{{/* Volumes with a source's TLS files, user and password: (list FIELD SOURCE NAME), where FIELD is `volumes` or `volumeMounts`. */}}
+{{/*
+Volumes with a source's TLS files, user and password: (list FIELD SOURCE NAME), where FIELD is `volumes` or `volumeMounts`.
+
+stampede.kafkaNames: the names of their keys in the Secrets, by file, for a source.
+*/}}
 {{- define "stampede.files.kafka" -}}
 {{- $tls := include "stampede.tls" (index . 1) | fromYaml }}
-{{- $login := ((index . 1).sasl).existingSecret }}
-{{- range $name, $secret := dict "kafka-ca" $tls.caSecret "kafka-client" $tls.clientSecret "kafka-keys" $login }}
+{{- $sasl := (index . 1).sasl | default dict }}
+{{- $names := include "stampede.kafkaNames" (index . 1) | fromYaml }}
+{{- $files := dict "kafka-ca" (list "ca.crt") "kafka-client" (list "tls.crt" "tls.key") "kafka-keys" (ternary (list "password") (list "user" "password" "type") (not (empty $sasl.user))) }}
+{{- range $name, $secret := dict "kafka-ca" $tls.caSecret "kafka-client" $tls.clientSecret "kafka-keys" $sasl.existingSecret }}
 {{- if $secret }}
 {{- if eq (index $ 0) "volumes" }}
 - name: {{ $name }}-{{ index $ 2 }}
-  secret: {secretName: {{ $secret }}{{ if eq $name "kafka-keys" }}, {{ include "stampede.items" (list "user" "password" "type") }}{{ end }}}
+  secret: {secretName: {{ $secret }}{{ if or $tls.secretKeys (eq $name "kafka-keys") }}, {{ include "stampede.items" (list (get $files $name) $names) }}{{ end }}}
 {{- else }}
 - name: {{ $name }}-{{ index $ 2 }}
   mountPath: /etc/stampede/{{ $name }}
@@ -221,6 +231,16 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- define "stampede.kafkaNames" -}}
+{{- $tls := (.tls | default dict).secretKeys | default dict -}}
+{{- $sasl := (.sasl | default dict).secretKeys | default dict -}}
+ca.crt: {{ $tls.ca | default "ca.crt" | quote }}
+tls.crt: {{ $tls.certificate | default "tls.crt" | quote }}
+tls.key: {{ $tls.key | default "tls.key" | quote }}
+user: {{ $sasl.user | default "user" | quote }}
+password: {{ $sasl.password | default "password" | quote }}
+type: {{ $sasl.type | default "type" | quote }}
 {{- end }}
 
 {{/*
@@ -249,7 +269,8 @@ Volumes for temporary files, and the stores' keys and certificate authorities: (
 puts changed keys into a pod's files, not into its environment.
 
 stampede.secretOf: the Secret with the keys of a store for a function, (list $ "read" "store"); nothing if it has none.
-stampede.items: that a pod has only these keys of a Secret, and does not start without one.
+stampede.items: that a pod has only these keys of a Secret, and does not start without one: (list FILES NAMES), where NAMES are those
+in the Secret that differ, by file.
 */}}
 {{- define "stampede.secretOf" -}}
 {{- $ := index . 0 -}}
@@ -260,7 +281,17 @@ stampede.items: that a pod has only these keys of a Secret, and does not start w
 {{- end -}}
 {{- end }}
 {{- define "stampede.items" -}}
-items: [{{ range $index, $key := . }}{{ if $index }}, {{ end }}{key: {{ $key }}, path: {{ $key }}}{{ end }}]
+{{- $names := index . 1 | default dict -}}
+items: [{{ range $index, $path := index . 0 }}{{ if $index }}, {{ end }}{key: {{ get $names $path | default $path | quote }}, path: {{ $path }}}{{ end }}]
+{{- end }}
+
+{{/* What a Secret of a store calls its keys, by the files that pods read: (list $ "store" SECRET). The chart's own Secret has these names. */}}
+{{- define "stampede.namesOf" -}}
+{{- if ne (index . 2) (include "stampede.name" (list (index . 0) (index . 1))) -}}
+{{- with (index (index . 0).Values (index . 1)).secretKeys -}}
+{{- dict "access-key" .accessKey "secret-key" .secretKey | toYaml -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 {{- define "stampede.files" -}}
 {{- $ := index . 0 -}}
@@ -272,7 +303,7 @@ items: [{{ range $index, $key := . }}{{ if $index }}, {{ end }}{key: {{ $key }},
 {{- with include "stampede.secretOf" (list $ $function $name) }}
 - name: {{ $name }}-keys
 {{- if $volumes }}
-  secret: {secretName: {{ . }}, {{ include "stampede.items" (list "access-key" "secret-key") }}}
+  secret: {secretName: {{ . }}, {{ include "stampede.items" (list (list "access-key" "secret-key") (include "stampede.namesOf" (list $ $name .) | fromYaml)) }}}
 {{- else }}
   mountPath: /etc/stampede/{{ $name }}-keys
   readOnly: true

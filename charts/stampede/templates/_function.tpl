@@ -93,7 +93,7 @@ volumeMounts:
 {{- with include "stampede.function.tokens" (list $ $name) }}
 - name: tokens
   {{- if eq $field "volumes" }}
-  secret: {secretName: {{ . }}}
+  secret: {secretName: {{ . }}{{ with $.Values.tokens.secretKey }}, {{ include "stampede.items" (list (list "tokens") (dict "tokens" .)) }}{{ end }}}
   {{- else }}
   mountPath: /etc/stampede/tokens
   readOnly: true
@@ -102,7 +102,7 @@ volumeMounts:
 {{- if and (eq $name "reconcile") $.Values.proofs.existingSecret }}
 - name: proofs
   {{- if eq $field "volumes" }}
-  secret: {secretName: {{ $.Values.proofs.existingSecret }}, items: [{key: proof.pem, path: proof.pem}]}
+  secret: {secretName: {{ $.Values.proofs.existingSecret }}, {{ include "stampede.items" (list (list "proof.pem") (dict "proof.pem" $.Values.proofs.secretKey)) }}}
   {{- else }}
   mountPath: /etc/stampede/proofs
   readOnly: true

@@ -190,9 +190,15 @@ audience: {{ include "stampede.audience" . | quote }}
 {{- if and (include "stampede.hasEventKey" .) (ne (include "stampede.oidc" .) "required") }}yes{{ end -}}
 {{- end }}
 
-{{/* The Secret with the key of events. */}}
+{{/* The Secret with the key of events; stampede.eventKeyName: the name in it of `key` or `second`, (list $ "key"). */}}
 {{- define "stampede.eventKeySecret" -}}
 {{- .Values.eventKey.existingSecret | default (include "stampede.name" (list . "event-key")) -}}
+{{- end }}
+
+{{- define "stampede.eventKeyName" -}}
+{{- $values := (index . 0).Values.eventKey -}}
+{{- $own := get (dict "key" "event-key" "second" "second-event-key") (index . 1) -}}
+{{- if $values.existingSecret }}{{ get ($values.secretKeys | default dict) (index . 1) | default $own }}{{ else }}{{ $own }}{{ end -}}
 {{- end }}
 
 {{/*
@@ -207,7 +213,8 @@ there is one, and nothing in a renderer such as Argo CD's or `helm template`, wh
 {{- $key := $values.value -}}
 {{- if not $key -}}
 {{- $secret := lookup "v1" "Secret" .Release.Namespace (include "stampede.eventKeySecret" .) | default dict -}}
-{{- $key = dig "data" "event-key" "" $secret | b64dec -}}
+{{- $name := include "stampede.eventKeyName" (list . "key") -}}
+{{- $key = dig "data" $name "" $secret | b64dec -}}
 {{- end -}}
 {{- if and (not $key) (not $values.existingSecret) .Values.store.secretKey -}}
 {{- $key = printf "event key of %s in %s: %s" (include "stampede.fullname" .) .Release.Namespace .Values.store.secretKey | sha256sum | trunc 40 -}}
@@ -215,7 +222,7 @@ there is one, and nothing in a renderer such as Argo CD's or `helm template`, wh
 {{- if not $key -}}
 {{- if lookup "v1" "Secret" .Release.Namespace "" -}}
 {{- if $values.existingSecret -}}
-{{- fail (printf "eventKey.existingSecret: there is no Secret %s with event-key in this namespace: timers and KafkaSources need its value" $values.existingSecret) -}}
+{{- fail (printf "eventKey.existingSecret: there is no Secret %s with %s in this namespace: timers and KafkaSources need its value" $values.existingSecret (include "stampede.eventKeyName" (list . "key"))) -}}
 {{- end -}}
 {{- $key = randAlphaNum 40 -}}
 {{- else if not $values.existingSecret -}}

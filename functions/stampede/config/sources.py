@@ -52,7 +52,8 @@ class KafkaSettings(BaseSettings):
     kafka_keys: str = Field(
         "",
         description="directory with the files `user`, `password` and `type` (the SASL mechanism), "
-        "unless STAMPEDE_KAFKA_OPTIONS has sasl.username; a source reads them again",
+        "each unless STAMPEDE_KAFKA_OPTIONS has sasl.username, sasl.password or sasl.mechanism; a "
+        "source reads them again",
     )
 
 

@@ -59,6 +59,21 @@ def test_options_that_name_a_user_stay(secret: MountedSecret) -> None:
     assert client.given == []
 
 
+def test_a_secret_may_have_the_password_only(tmp_path: Path) -> None:
+    """Strimzi's has: the user and the mechanism are options then."""
+    secret = MountedSecret(tmp_path / "login", {"password": "old"})
+    own = {"sasl.username": "night", "sasl.mechanism": "SCRAM-SHA-512"}
+    login, client = KafkaLogin(Settings(kafka_keys=str(secret), kafka_options=own)), Client()
+    assert login.options == own | {"sasl.password": "old"}
+    renew(login, client)
+    secret.change({"password": "new"})
+    renew(login, client)
+    assert client.given == [("night", "new")]
+    secret.change({})
+    with pytest.raises(SetupError, match=r"has no files password; on a cluster"):
+        KafkaLogin(Settings(kafka_keys=str(secret), kafka_options=own))
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"has no files user, password, type"):
         KafkaLogin(Settings(kafka_keys=str(tmp_path)))
