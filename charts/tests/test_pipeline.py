@@ -25,7 +25,7 @@ from stampede.handlers.apps import APPS
 
 # The chart uses Knative's Broker instead of the function; `bulk` is a second `read`.
 FUNCTIONS = (APPS.keys() - {"broker", BOTH_TABLES}) | {"bulk"}
-SITES = {case: 2 if case == "full" else 1 for case in CASES}
+SITES = {case: 2 if case in ("full", "site") else 1 for case in CASES}
 
 
 def fullname(case: str) -> str:

@@ -339,4 +339,5 @@ items: [{{ range $index, $path := index . 0 }}{{ if $index }}, {{ end }}{key: {{
 - name: STAMPEDE_FUNCTIONS
   value: {{ toJson $urls | quote }}
 {{- include "stampede.env.settings" (list $ $.Values.settings) | trim | nindent 0 }}
+{{- include "stampede.extraEnv" $ | nindent 0 }}
 {{- end }}

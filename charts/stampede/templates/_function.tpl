@@ -67,6 +67,7 @@ env:
     value: /spool
   {{- end }}
   {{- include "stampede.env.settings" (list $ $function.settings $input.settings $.Values.settings) | trim | nindent 2 }}
+  {{- include "stampede.extraEnv" $ | nindent 2 }}
 securityContext:
   {{- include "stampede.securityContext" $ | nindent 2 }}
 resources:
@@ -108,6 +109,7 @@ volumeMounts:
   readOnly: true
   {{- end }}
 {{- end }}
+{{- include "stampede.extra" (list $ $field) | nindent 0 }}
 {{- with $function.spool }}
 - name: spool
   {{ ternary (printf "emptyDir: {medium: Memory, sizeLimit: %s}" .) "mountPath: /spool" (eq $field "volumes") }}

@@ -19,6 +19,9 @@ app.kubernetes.io/part-of: stampede
 app.kubernetes.io/version: {{ $.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
+{{- with $.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* Name of this installation among those that share a bucket. */}}
@@ -26,11 +29,16 @@ helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
 {{- printf "%s-%s" .Release.Namespace (include "stampede.fullname" .) -}}
 {{- end }}
 
+{{/* The image. `global.imageRegistry` replaces the registry of its repository: what comes before the first slash and looks like a host. */}}
 {{- define "stampede.image" -}}
+{{- $repository := .Values.image.repository -}}
+{{- with (.Values.global).imageRegistry -}}
+{{- $repository = printf "%s/%s" (trimSuffix "/" .) (regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" $repository "") -}}
+{{- end -}}
 {{- if .Values.image.digest -}}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- printf "%s@%s" $repository .Values.image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- printf "%s:%s" $repository (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- end -}}
 {{- end }}
 
@@ -95,14 +103,21 @@ half of the alerts. A KafkaSource reads for one function; the name of its group,
 {{- if .autoscaling }}{{ .autoscaling.min | default 1 }}{{ else }}{{ .replicas | default 1 }}{{ end -}}
 {{- end }}
 
-{{/* The requirements of Pod Security's strictest profile, in fields that Knative allows. */}}
+{{/* By default the requirements of Pod Security's strictest profile, in fields that Knative allows. */}}
 {{- define "stampede.securityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-readOnlyRootFilesystem: true
-allowPrivilegeEscalation: false
-capabilities: {drop: [ALL]}
-seccompProfile: {type: RuntimeDefault}
+{{- toYaml .Values.securityContext -}}
+{{- end }}
+
+{{/*
+What the values add to each container that runs Stampede.
+
+stampede.extraEnv: variables. stampede.extra: volumes and mounts, (list $ FIELD), where FIELD is `volumes` or `volumeMounts`.
+*/}}
+{{- define "stampede.extraEnv" -}}
+{{- with .Values.extraEnv }}{{ toYaml . }}{{ end -}}
+{{- end }}
+{{- define "stampede.extra" -}}
+{{- with get (index . 0).Values (ternary "extraVolumes" "extraVolumeMounts" (eq (index . 1) "volumes")) }}{{ toYaml . }}{{ end -}}
 {{- end }}
 
 {{/*
@@ -124,6 +139,10 @@ imagePullSecrets:
   {{- range . }}
   - name: {{ . }}
   {{- end }}
+{{- end }}
+{{- with .Values.podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- $all := .Values }}
 {{- range $field := list "priorityClassName" "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" }}

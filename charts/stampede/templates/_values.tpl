@@ -16,6 +16,7 @@
 {{- range $name := list "setup" "doctor" "toolbox" -}}
 {{- include "stampede.check.resources" (list $name (index $.Values $name | default dict).resources) -}}
 {{- end -}}
+{{- include "stampede.check.common" . -}}
 {{- range $name, $source := .Values.sources -}}
 {{- include "stampede.check.options" (list $ $name $source) -}}
 {{- end -}}
@@ -101,5 +102,34 @@
 {{- end -}}
 {{- if and $tls (not (hasSuffix "SSL" $protocol)) -}}
 {{- fail (printf "sources.%s: options.security.protocol %s turns off %s: set %s" $name $protocol $tls (replace "PLAINTEXT" "SSL" $protocol)) -}}
+{{- end -}}
+{{- end }}
+
+{{/* No label or annotation twice: YAML has no such objects. */}}
+{{- define "stampede.check.common" -}}
+{{- $values := .Values -}}
+{{- $others := dict "commonLabels" (dict "serviceLabels" $values.serviceLabels) "commonAnnotations" (dict "serviceAnnotations" $values.serviceAnnotations) -}}
+{{- range $name, $function := $values.functions -}}
+{{- $_ := set $others.commonLabels (printf "functions.%s.serviceLabels" $name) $function.serviceLabels -}}
+{{- $_ := set $others.commonAnnotations (printf "functions.%s.serviceAnnotations" $name) $function.serviceAnnotations -}}
+{{- end -}}
+{{- range $name := list "podMonitors" "rules" "dashboards" -}}
+{{- $_ := set $others.commonLabels (printf "monitoring.%s.labels" $name) (index $values.monitoring $name "labels") -}}
+{{- end -}}
+{{- range $common, $places := $others -}}
+{{- range $place, $given := $places -}}
+{{- range $key, $_ := $given -}}
+{{- if hasKey (index $values $common | default dict) $key -}}
+{{- fail (printf "%s is in %s and in %s: remove one of them" $key $common $place) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $names := list -}}
+{{- range $values.extraVolumes -}}{{- $names = append $names .name -}}{{- end -}}
+{{- range $values.extraVolumeMounts -}}
+{{- if not (has .name $names) -}}
+{{- fail (printf "extraVolumeMounts: there is no volume %s in extraVolumes" .name) -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
