@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import ssl
 import subprocess
 import sys
@@ -128,6 +129,24 @@ def test_a_kafka_source_never_begins_without_the_key() -> None:
     assert done.returncode
     assert "sources.a: a KafkaSource holds the key of events as text" in done.stderr
     assert template(*given, "--set", "oidc.mode=required").returncode == 0
+
+
+def test_a_service_account_comes_before_what_uses_it() -> None:
+    """`kubectl apply` takes objects in their order."""
+    kinds = [each["kind"] for each in rendered("gitops")]
+    assert kinds.index("ServiceAccount") < kinds.index("Service")
+    assert kinds.index("ServiceAccount") < kinds.index("Deployment")
+
+
+def test_a_dry_run_uses_an_account_that_exists() -> None:
+    """As the how-to says: Knative tries the pods of a dry run at the API server."""
+    (option,) = re.findall(
+        r"--set (serviceAccount\S+)", (EXAMPLES.parent / "gitops.md").read_text()
+    )
+    made = rendered("gitops", "--no-hooks", "--set", option)
+    assert not [each for each in made if each["kind"] in ("ServiceAccount", "Job")]
+    accounts = {pod["spec"]["serviceAccountName"] for each in made for pod in pods(each)}
+    assert accounts == {"default"}
 
 
 class Cluster(NamedTuple):
