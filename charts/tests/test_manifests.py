@@ -1,15 +1,20 @@
 """The manifests are valid, and match the chart."""
 
+import asyncio
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from origins import CUSTOM, Module
+from pydantic import SecretStr
 from rendering import CHART, KUBERNETES, ROOT, Object, containers, environment, helm, pods
 from schemas import Schemas
 
 from stampede.config.settings import Settings
+from stampede.errors import NotAuthorized
+from stampede.events.auth.access import senders, url_with_key
 from stampede.store.ceph.bucket_notifications import PREFIXES
 from stampede_local.cli import TOPICS
 
@@ -90,7 +95,8 @@ def test_rook_creates_the_same_notifications_as_setup() -> None:
     }
 
 
-def test_rooks_topic_pushes_to_the_relay() -> None:
+def test_rooks_topic_pushes_to_the_relay_with_the_key_of_events() -> None:
+    """To the URL that `stampede setup` gives the store for this key."""
     (topic,) = objects("rook/bucket.yaml", "CephBucketTopic")
     jobs = [each for each in installed() if each["kind"] == "Job"]
     urls = {
@@ -100,7 +106,34 @@ def test_rooks_topic_pushes_to_the_relay() -> None:
         for container in containers(pod)
         if (url := environment(container).get("STAMPEDE_NOTIFICATIONS"))
     }
-    assert urls == {topic["spec"]["endpoint"]["http"]["uri"]}
+    (url,) = urls
+    key = "a-key-of-the-tests"
+    settings = Settings(event_key=SecretStr(key))
+    placed = topic["spec"]["endpoint"]["http"]["uri"].replace("EVENT-KEY", key)
+    assert placed == url_with_key(str(url), settings)
+    accepted = senders(settings)
+    asyncio.run(accepted.check((), urlsplit(placed).path))
+    with pytest.raises(NotAuthorized):
+        asyncio.run(accepted.check((), urlsplit(str(url)).path))
+
+
+def test_rooks_readme_puts_in_the_key_and_installs_with_the_claim_s_secret() -> None:
+    """Its commands: one replaces what the manifest has, the other gives what the chart needs."""
+    readme = (MANIFESTS / "rook" / "README.md").read_text()
+    text = (MANIFESTS / "rook" / "bucket.yaml").read_text()
+    (placeholder,) = re.findall(r'sed "s/([A-Z-]+)/\$EVENT_KEY/"', readme)
+    code = [line for line in text.splitlines() if not line.startswith("#")]
+    assert [placeholder in line for line in code].count(True) == 1
+    command = readme[
+        readme.index("$ helm install stampede charts/stampede", readme.index("sed ")) :
+    ]
+    values = re.findall(r"--set (\S+)", command[: command.index("```")])
+    done = helm(
+        *("template", "stampede", CHART, "--namespace", "stampede", "--kube-version", KUBERNETES),
+        *(argument for value in values for argument in ("--set", value)),
+    )
+    assert done.returncode == 0, done.stderr
+    assert 'key: "AWS_ACCESS_KEY_ID", path: access-key' in done.stdout
 
 
 def test_strimzis_topics_accept_the_largest_alert() -> None:
