@@ -50,6 +50,14 @@ def letters(values: str) -> Series:
     return {source(EVENTS, function="deadletters", outcome="stored"): values}
 
 
+def refused(*pods: str) -> Series:
+    """Events that pods of a function have answered with 401."""
+    return {
+        source(EVENTS, pod=f"pod-{number}", function="compact", outcome="not-authorized"): values
+        for number, values in enumerate(pods)
+    }
+
+
 def buckets(metric: str, bounds: dict[str, int], **labels: str) -> Series:
     """A histogram that counts so many observations a minute."""
     return {source(metric, le=le, **labels): f"0+{step}x60" for le, step in bounds.items()}
@@ -208,6 +216,13 @@ CASES = {
         {source(FOUND, what="not-replicated"): "5x60 0 5x60"},
         100,
     ),
+    "StampedeSendersRefused": Case(
+        # Each tick of a timer starts a pod, which refuses it and ends.
+        refused("_x2 1x2", "_x12 1x2", "_x22 1x2"),
+        # Two strangers lately, and some long ago, in a pod that stays.
+        refused("_x80 1x20", "_x90 1x10", "5x120"),
+        25,
+    ),
     "StampedeSourceDown": Case(
         # More pods of others do not make up for the one that is not ready.
         sources(**SOURCES | {"lsst": 4 * ["1x60"], "ztf": ["1x20 0x40"]}),
@@ -351,7 +366,8 @@ def test_the_rule_of_quotas_looks_a_week_ahead(rules: Path) -> None:
 def cases_of(alert: str, case: Case) -> Iterator[dict[str, Any]]:
     """Tests of one rule: it fires, it is silent, and what it does without any series."""
     yield firing(alert, case.fires, case.minute, True)
-    silent = case.minute if alert != "StampedeDeadLetters" else 30  # long after it was written
+    # Long after it was written, or refused.
+    silent = {"StampedeDeadLetters": 30, "StampedeSendersRefused": 100}.get(alert, case.minute)
     yield firing(alert, case.silent, silent, False)
     yield firing(alert, {}, GONE.get(alert, 180), alert in GONE)
     if alert == "StampedeDamaged":

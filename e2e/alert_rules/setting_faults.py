@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from e2e.alert_rules.traffic import repeatedly
 from e2e.alert_rules.watched import SEED, TOPIC, Watched
 from e2e.faults.proxy import Proxy
 from e2e.faults.up import with_ports
 from stampede_local import environment
 from stampede_local.ports import free_port
+from stampede_local.up import send
 
 
 @contextmanager
@@ -22,6 +24,14 @@ def wrong_dead_letter_sink(watched: Watched) -> Iterator[None]:
     with watched.serving("source-other", **env | wrong):
         yield
     watched.keep(watched.serving("source-other", **env))
+
+
+@contextmanager
+def wrong_key(watched: Watched) -> Iterator[None]:
+    """A timer has the key of another installation; then it is no more."""
+    key = {"authorization": "Bearer key-of-another-installation"}
+    with repeatedly(lambda: send("scrub", watched.urls["scrub"], key), 0.5):
+        yield
 
 
 @contextmanager

@@ -44,6 +44,7 @@ EACH_ITS_OWN: Faults = {
     ("StampedeNightsWait",): setting_faults.few_keys,
     ("StampedeCertificateExpires",): setting_faults.old_certificate,
     ("StampedeNotPublished",): setting_faults.no_catalogue,
+    ("StampedeSendersRefused",): setting_faults.wrong_key,
     ("StampedeAlertsNeverCame",): data_faults.lost_detector,
 }
 STORE_IS_SLOW: Faults = {
