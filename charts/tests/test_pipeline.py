@@ -159,6 +159,29 @@ def test_keys_are_files_that_follow_their_secret(case: str) -> None:
     assert "STAMPEDE_KEYS" in found
 
 
+def test_the_login_of_the_registry_is_where_alerts_are_decoded() -> None:
+    """As directories, which follow Secret and ConfigMap."""
+    paths = {
+        "STAMPEDE_SCHEMA_REGISTRY_KEYS": ("/etc/stampede/registry-keys", "registry-login"),
+        "STAMPEDE_SCHEMA_REGISTRY_CA": ("/etc/stampede/registry", "registry-ca"),
+    }
+    having = set()
+    for each in rendered("full"):
+        for pod in pods(each):
+            for container in containers(pod):
+                for name in environment(container).keys() & paths.keys():
+                    path, source = paths[name]
+                    assert environment(container)[name] in (path, f"{path}/ca.crt")
+                    (mount,) = (m for m in container["volumeMounts"] if m["mountPath"] == path)
+                    (volume,) = (v for v in pod["spec"]["volumes"] if v["name"] == mount["name"])
+                    given = volume.get("secret", {}).get("secretName")
+                    assert source == (given or volume["configMap"]["name"])
+                    having.add(each["metadata"]["labels"]["app.kubernetes.io/component"])
+    assert having >= {"read", "cutouts", "lightcurves", "doctor", "toolbox", "test"}
+    assert not having & {"notifications", "replicate", "setup"}
+    assert "STAMPEDE_SCHEMA_REGISTRY_KEYS" not in str(rendered("minimal"))
+
+
 def test_each_function_has_the_keys_of_its_user() -> None:
     def secret(name: str, volume: str) -> str:
         volumes = functions("full")[name]["spec"]["template"]["spec"]["volumes"]

@@ -289,6 +289,8 @@ DETERMINED = {
         "backoff_seconds",
     ),
     *("event_key", "second_event_key", "proof_key"),
+    *("schema_registry_user", "schema_registry_password", "schema_registry_token"),
+    *("schema_registry_keys", "schema_registry_ca"),
     *("sender_issuer", "sender_audience", "sender_subjects", "sender_tokens_only"),
     *("sender_issuer_ca", "sender_issuer_token", "sender_token"),
     *(

@@ -20,6 +20,44 @@ stampede.env.settings: other settings, (list $ SETTINGS …). The first value of
 - name: STAMPEDE_CA_FILE
   value: /etc/stampede/store/ca.crt
 {{- end }}
+{{- include "stampede.env.registry" . }}
+{{- end }}
+
+{{/* Login and authority of the schema registry, for those that decode alerts: (list $ "read"); and their volumes, (list $ "read" FIELD). */}}
+{{- define "stampede.env.registry" -}}
+{{- if not (has (index . 1) (list "notifications" "replicate" "setup" "remove")) }}
+{{- with (index . 0).Values.schemaRegistry }}
+{{- if .existingSecret }}
+- name: STAMPEDE_SCHEMA_REGISTRY_KEYS
+  value: /etc/stampede/registry-keys
+{{- end }}
+{{- if .caConfigMap }}
+- name: STAMPEDE_SCHEMA_REGISTRY_CA
+  value: /etc/stampede/registry/ca.crt
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- define "stampede.files.registry" -}}
+{{- $volumes := eq (index . 2) "volumes" -}}
+{{- if not (has (index . 1) (list "notifications" "replicate" "setup" "remove")) }}
+{{- with (index . 0).Values.schemaRegistry }}
+{{- with .existingSecret }}
+- name: registry-keys
+  {{ ternary (printf "secret: {secretName: %s}" .) "mountPath: /etc/stampede/registry-keys" $volumes }}
+  {{- if not $volumes }}
+  readOnly: true
+  {{- end }}
+{{- end }}
+{{- with .caConfigMap }}
+- name: registry-ca
+  {{ ternary (printf "configMap: {name: %s}" .) "mountPath: /etc/stampede/registry" $volumes }}
+  {{- if not $volumes }}
+  readOnly: true
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/*
@@ -320,6 +358,7 @@ items: [{{ range $index, $path := index . 0 }}{{ if $index }}, {{ end }}{key: {{
 {{- end }}
 {{- end }}
 {{- end }}
+{{- include "stampede.files.registry" . }}
 {{- end }}
 
 {{/* All settings for the command line in the toolbox, with one source: (list $ NAME SOURCE). */}}

@@ -14,7 +14,7 @@ from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
 from stampede.comparison.compare import Held, Place
 from stampede.config.settings import Settings
-from stampede.events.kafka.schema_registry import SchemaRegistry
+from stampede.events.kafka.schema_registry import schemas_of
 from stampede.handlers.decoding import DecoderFile
 from stampede.ingest import files
 from stampede.ingest.records import FileAlert
@@ -45,9 +45,8 @@ class AlertFiles:
     def __init__(
         self, alerts: Iterable[FileAlert], settings: Settings, progress: Callable[[str], None]
     ) -> None:
-        registry = settings.schema_registry
         self._decoder = BatchDecoder(
-            Framing(files.MIB * 16, SchemaRegistry(registry).schema if registry else None),
+            Framing(files.MIB * 16, schemas_of(settings)),
             Decoder(DecoderFile(settings.spool)),
             latest_mjd=lambda: math.inf,
             secret=os.urandom(12),

@@ -9,7 +9,7 @@ import numpy as np
 from stampede.alerts.framing import Framing
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, NotFound, SchemaRegistryDown, SetupError, StampedeError
-from stampede.events.kafka.schema_registry import SchemaRegistry
+from stampede.events.kafka.schema_registry import schemas_of
 from stampede.handlers.replay.messages import Replayed, Unsendable
 from stampede.handlers.replay.night import Night
 from stampede.proofs.checks import ProofFault
@@ -43,10 +43,7 @@ class StoredPackets:
     def __init__(
         self, objects: Objects, settings: Settings, progress: Callable[[str], None]
     ) -> None:
-        registry = settings.schema_registry
-        self._framing = Framing(
-            settings.max_alert_bytes, SchemaRegistry(registry).schema if registry else None
-        )
+        self._framing = Framing(settings.max_alert_bytes, schemas_of(settings))
         self._objects, self._settings, self._progress = objects, settings, progress
         self.compared = self.gone = 0
 

@@ -14,6 +14,21 @@ class AlertSettings(BaseSettings):
     schema_registry: str | None = Field(
         None, description="URL of a Confluent schema registry, for schema ids that are not built in"
     )
+    schema_registry_user: str = Field(
+        "", description="user with which to log in there, unless the URL has one"
+    )
+    schema_registry_password: SecretStr = SecretStr("")
+    schema_registry_token: SecretStr = Field(
+        SecretStr(""), description="bearer token for it, in place of user and password"
+    )
+    schema_registry_keys: str = Field(
+        "",
+        description="directory with the files `user` and `password`, or `token`, in place of "
+        "these; read again for each request",
+    )
+    schema_registry_ca: Path | None = Field(
+        None, description="certificate authority of the schema registry"
+    )
     max_alert_bytes: int = Field(16 * MIB, description="a function answers 413 to a larger alert")
     future_days: float = Field(
         1.0,

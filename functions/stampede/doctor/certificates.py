@@ -1,8 +1,9 @@
-"""TLS: are the certificates of stores and Kafka trusted, and for how long?"""
+"""TLS: are the certificates of stores, Kafka and schema registry trusted, and for how long?"""
 
 import ssl
 import time
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from stampede.config.settings import Settings
 from stampede.doctor.finding import Finding, Installation, NotExamined, error, warning
@@ -12,10 +13,11 @@ SOON_DAYS = 21.0
 
 
 def certificates(installation: Installation) -> Iterator[Finding]:
-    """The certificates of stores and Kafka are trusted, and not about to expire."""
-    endpoints = [*of_stores(installation.settings), *_of_kafka(installation.settings)]
+    """The certificates of stores, Kafka and registry are trusted, and not about to expire."""
+    settings = installation.settings
+    endpoints = [*of_stores(settings), *_of_kafka(settings), *_of_registry(settings)]
     if not endpoints:
-        raise NotExamined("neither the stores nor Kafka are reached by TLS")
+        raise NotExamined("neither stores nor Kafka nor a registry are reached by TLS")
     for endpoint in endpoints:
         where = f"{endpoint.host}:{endpoint.port}"
         try:
@@ -32,6 +34,14 @@ def certificates(installation: Installation) -> Iterator[Finding]:
         else:
             if days < SOON_DAYS:
                 yield warning(f"the certificate of {where} expires in {days:.0f} days", "renew it")
+
+
+def _of_registry(settings: Settings) -> Iterator[Endpoint]:
+    where = urlsplit(settings.schema_registry or "")
+    if where.scheme == "https" and where.hostname:
+        file, setting = settings.schema_registry_ca, "STAMPEDE_SCHEMA_REGISTRY_CA"
+        authority = str(file) if file else None
+        yield Endpoint("schema registry", where.hostname, where.port or 443, authority, setting)
 
 
 def _of_kafka(settings: Settings) -> Iterator[Endpoint]:

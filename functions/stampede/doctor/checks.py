@@ -10,6 +10,7 @@ from stampede.doctor.kafka import kafka, lag, unread
 from stampede.doctor.knative import knative
 from stampede.doctor.notifications import notifications
 from stampede.doctor.processes import processes
+from stampede.doctor.registry import registry
 from stampede.doctor.stores import second_site, store
 from stampede.doctor.variables import variables
 from stampede.errors import StampedeError
@@ -40,13 +41,14 @@ CHECKS = {
     "second site": Step(second_site, setting="replica"),
     "notifications": Step(notifications, ("store",)),
     "Kafka": Step(kafka, setting="topics"),
+    "schema registry": Step(registry, setting="schema_registry"),
     "Knative": Step(knative),
     "processes": Step(processes),
     "topics": Step(unread, ("Kafka",), "topics"),
     "lag": Step(lag, ("Kafka",), "topics"),
     "ledger": Step(ledger, ("store", "Kafka")),
 }
-BEFORE = ("variables", "certificates", "store", "second site", "Kafka")
+BEFORE = ("variables", "certificates", "store", "second site", "Kafka", "schema registry")
 """The checks of what must be there before an installation or an upgrade. An upgrade may repair what
 the others find."""
 

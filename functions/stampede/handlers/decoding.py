@@ -16,7 +16,7 @@ from stampede.alerts.decoder import Decoder
 from stampede.alerts.framing import Framing
 from stampede.config.settings import Settings
 from stampede.errors import Overloaded, Unusable
-from stampede.events.kafka.schema_registry import SchemaRegistry
+from stampede.events.kafka.schema_registry import schemas_of
 from stampede.events.workers.batching import Outcome
 from stampede.events.workers.spool import SpoolFile
 from stampede.events.workers.worker import Batch, BatchStorer, StoredBatch, deadline
@@ -52,7 +52,6 @@ def make_batch_decoder(settings: Settings, now_mjd: Callable[[], float] = now_mj
 
     `now_mjd` returns the time, MJD TAI, from which the setting `future_days` counts.
     """
-    registry = SchemaRegistry(settings.schema_registry).schema if settings.schema_registry else None
     seconds = settings.decode_seconds
     guards = Guards(
         batch=lambda size: deadline(seconds + size / SLOW),
@@ -60,7 +59,7 @@ def make_batch_decoder(settings: Settings, now_mjd: Callable[[], float] = now_mj
         message=lambda size: deadline(seconds + size / SLOWEST),
     )
     return BatchDecoder(
-        Framing(settings.max_alert_bytes, registry, guards.message),
+        Framing(settings.max_alert_bytes, schemas_of(settings), guards.message),
         Decoder(DecoderFile(settings.spool)),
         latest_mjd=lambda: now_mjd() + settings.future_days,
         secret=os.urandom(SECRET_BYTES),

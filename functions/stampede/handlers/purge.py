@@ -23,7 +23,7 @@ from stampede.alerts.framing import Framing
 from stampede.alerts.packets import SENT, joined, packet_rows, sent_crc32
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, NotFound
-from stampede.events.kafka.schema_registry import SchemaRegistry
+from stampede.events.kafka.schema_registry import schemas_of
 from stampede.handlers.decoding import DecoderFile
 from stampede.handlers.packet_storer import put_packets
 from stampede.handlers.reconcile.reconciler import Reconciler
@@ -190,12 +190,11 @@ class _Cutter:
     """Stores packets again without rows of programmes that are not stored."""
 
     def __init__(self, settings: Settings, objects: Objects) -> None:
-        registry = settings.schema_registry
         self._objects = objects
         self._table = Table(objects, PACKETS, threads=1)
         self._lookup = Lookup(objects, settings, relist_on_miss=False)
         self._decoder = BatchDecoder(
-            Framing(1 << 30, SchemaRegistry(registry).schema if registry else None),
+            Framing(1 << 30, schemas_of(settings)),
             Decoder(DecoderFile(settings.spool)),
             latest_mjd=lambda: math.inf,
             secret=os.urandom(12),

@@ -19,7 +19,7 @@ from stampede.alerts.framing import (
 from stampede.alerts.schemas import Schema
 from stampede.config.settings import Settings
 from stampede.errors import Damaged, SchemaRegistryDown, TooLarge
-from stampede.events.kafka.schema_registry import SchemaRegistry
+from stampede.events.kafka.schema_registry import schemas_of
 from stampede.lookup.errors import BadParameter
 from stampede.runtime.decompression import Bytes
 
@@ -80,9 +80,8 @@ class StoredRecords:
     """
 
     def __init__(self, settings: Settings) -> None:
-        registry = settings.schema_registry
         self._limit = settings.max_alert_bytes
-        self._schema = SchemaRegistry(registry, REGISTRY_SECONDS).schema if registry else None
+        self._schema = schemas_of(settings, REGISTRY_SECONDS)
         self._of_thread = threading.local()
         self._documented: dict[bytes, Documentation] = {}
         self._plans: dict[tuple[object, bytes, frozenset[str]], Plan[Any]] = {}

@@ -1,16 +1,80 @@
 """The HTTP client of a Confluent schema registry."""
 
+import ssl
 import time
+from base64 import b64encode
+from collections.abc import Callable
+from typing import NamedTuple
 
 import urllib3
 
 from stampede.alerts import schemas
-from stampede.errors import SchemaRegistryDown, Undecodable
+from stampede.config.secret_files import read_keys
+from stampede.config.settings import Settings
+from stampede.errors import SchemaRegistryDown, SetupError, Undecodable
+from stampede.runtime.addresses import login_in, shown
 
 PAUSE_SECONDS = 5.0  # until a registry that did not answer is asked again
 # Until it is asked again for an id that has no schema: soon, as the id may be registered meanwhile.
 UNKNOWN_SECONDS = 1.0
 MOST_UNKNOWN = 1000  # such ids that are remembered
+LOGIN_FILES, TOKEN_FILES = ("user", "password"), ("token",)
+HOW = (
+    "set STAMPEDE_SCHEMA_REGISTRY_KEYS, or STAMPEDE_SCHEMA_REGISTRY_USER and …_PASSWORD, or …_TOKEN"
+)
+PROBE_ID = 1
+"""A registry says of any id that it has it or not, if the login may read."""
+
+
+class RegistryLogin(NamedTuple):
+    """How a client logs in to a registry.
+
+    Attributes
+    ----------
+    name
+        Who logs in, for people: never a password or token.
+    headers
+        Those of each request; empty without a login.
+    """
+
+    name: str
+    headers: dict[str, str]
+
+
+NOBODY = RegistryLogin("nobody", {})
+
+
+def login_of(settings: Settings) -> RegistryLogin:
+    """The login of the settings: of files, or else of variables, or else of the URL.
+
+    Raises `SetupError` if there are two, or half of one, or if it fits into no header.
+    """
+    directory = settings.schema_registry_keys
+    user, token = settings.schema_registry_user, settings.schema_registry_token.get_secret_value()
+    password = settings.schema_registry_password.get_secret_value()
+    if directory:
+        found = read_keys(directory, TOKEN_FILES)
+        user, password = read_keys(directory, LOGIN_FILES) or ("", "")
+        token = found[0] if found else ""
+        if not user and not token:
+            raise SetupError(f"{directory} has no files user and password, and no file token")
+    elif not user and not token:
+        user, password = login_in(settings.schema_registry or "")
+    if token and user:
+        raise SetupError("the schema registry has a user and a token: set one of the two")
+    if token:
+        if not (token.isascii() and token.isprintable()):
+            raise SetupError("the token of the schema registry is not printable ASCII")
+        return RegistryLogin("the token", {"Authorization": f"Bearer {token}"})
+    if not user:
+        return NOBODY
+    pair = b64encode(f"{user}:{password}".encode()).decode()
+    return RegistryLogin(f"the user {user}", {"Authorization": f"Basic {pair}"})
+
+
+def schemas_of(settings: Settings, timeout: float = 5.0) -> Callable[[int], schemas.Schema] | None:
+    """What gives schemas by id from the registry of the settings; None if they name none."""
+    return SchemaRegistry(settings, timeout).schema if settings.schema_registry else None
 
 
 class SchemaRegistry:
@@ -18,15 +82,16 @@ class SchemaRegistry:
 
     Parameters
     ----------
-    url
-        Its address, for example ``http://registry:8081``.
+    settings
+        Its address, as ``http://registry:8081``, its login and its certificate authority.
     timeout
         Seconds that one request may take.
     """
 
-    def __init__(self, url: str, timeout: float = 5.0) -> None:
-        self._url = url.rstrip("/")
-        self._http = urllib3.PoolManager(timeout=timeout, retries=False)
+    def __init__(self, settings: Settings, timeout: float = 5.0) -> None:
+        self._settings, self._timeout = settings, timeout
+        self._url = shown(settings.schema_registry or "").rstrip("/")
+        self._http: urllib3.PoolManager | None = None
         self._schemas: dict[int, schemas.Schema] = {}
         self._unknown: dict[int, tuple[float, Undecodable]] = {}
         self._down: tuple[float, SchemaRegistryDown] | None = None
@@ -55,16 +120,27 @@ class SchemaRegistry:
                 raise
         return self._schemas[schema_id]
 
-    def _request(self, schema_id: int) -> schemas.Schema:
-        url = f"{self._url}/schemas/ids/{schema_id}"
+    def check(self) -> None:
+        """Ask for a schema, whether there is one or not.
+
+        Raises `SchemaRegistryDown` if the registry does not answer or is none, if it refuses the
+        login, or if its certificate is not trusted.
+        """
+        response = self._answer(PROBE_ID)
         try:
-            response = self._http.request("GET", url)
-        except urllib3.exceptions.HTTPError as error:
-            raise SchemaRegistryDown(f"{url} does not answer: {error}") from error
+            body = response.json()
+        except ValueError:
+            body = None
+        if not isinstance(body, dict) or not body.keys() & {"schema", "error_code"}:
+            raise SchemaRegistryDown(
+                f"{self._url} is no schema registry: it does not answer as one"
+            )
+
+    def _request(self, schema_id: int) -> schemas.Schema:
+        response = self._answer(schema_id)
         if response.status == 404:
             raise Undecodable(f"unknown schema id {schema_id}: {self._url} does not have it")
-        if response.status != 200:
-            raise SchemaRegistryDown(f"{url} answered {response.status}")
+        url = self._url_of(schema_id)
         try:
             body = response.json()
             text, kind = body["schema"], body.get("schemaType", "AVRO")
@@ -77,3 +153,41 @@ class SchemaRegistry:
         schema = schemas.read_json(text.encode("utf-8", "surrogatepass"))
         schemas.simplify(schema)
         return schema
+
+    def _answer(self, schema_id: int) -> urllib3.BaseHTTPResponse:
+        """The registry's answer, 200 or 404."""
+        url = self._url_of(schema_id)
+        try:  # the login at each request: its files may have changed
+            login = login_of(self._settings)
+            self._http = self._http or self._pool()
+            response = self._http.request("GET", url, headers=login.headers)
+        except SetupError as error:
+            raise SchemaRegistryDown(f"{self._url} cannot be asked: {error.message}") from None
+        except (urllib3.exceptions.HTTPError, ValueError) as error:
+            self._http = None  # the file of its authority may be another one by now
+            what = "does not answer"
+            if isinstance(error, urllib3.exceptions.SSLError):
+                what = "has a certificate that is not trusted, see STAMPEDE_SCHEMA_REGISTRY_CA"
+            raise SchemaRegistryDown(f"{url} {what}: {shown(str(error))}") from error
+        if response.status == 401 and login is NOBODY:
+            raise SchemaRegistryDown(f"{self._url} wants a login (401): {HOW}")
+        if response.status in (401, 403):
+            refused = "does not accept" if response.status == 401 else "does not let read"
+            raise SchemaRegistryDown(f"{self._url} {refused} {login.name} ({response.status})")
+        if response.status not in (200, 404):
+            raise SchemaRegistryDown(f"{url} answered {response.status}")
+        return response
+
+    def _pool(self) -> urllib3.PoolManager:
+        """Raises `SetupError` for no URL, or if the file of its authority cannot be read."""
+        if not self._url.startswith(("http://", "https://")):
+            raise SetupError("STAMPEDE_SCHEMA_REGISTRY begins neither with http:// nor https://")
+        authority = self._settings.schema_registry_ca
+        try:
+            trust = ssl.create_default_context(cafile=authority) if authority else None
+        except OSError as error:
+            raise SetupError(f"STAMPEDE_SCHEMA_REGISTRY_CA, {authority}: {error}") from None
+        return urllib3.PoolManager(timeout=self._timeout, retries=False, ssl_context=trust)
+
+    def _url_of(self, schema_id: int) -> str:
+        return f"{self._url}/schemas/ids/{schema_id}"
