@@ -8,6 +8,8 @@ at once.
 from collections.abc import Iterable
 from typing import Self
 
+from stampede.addresses import shown
+
 
 class StampedeError(Exception):
     """A failure that Stampede can explain.
@@ -29,6 +31,7 @@ class StampedeError(Exception):
     def __init__(self, message: str) -> None:
         # A stranger's names and texts may hold lone surrogates, which no response could carry.
         message = message.encode("utf-8", "backslashreplace").decode("utf-8")
+        message = shown(message)  # it goes into logs and answers
         super().__init__(message)
         self.message = message
 

@@ -15,6 +15,7 @@ def check_store(data: Data = None) -> None:
     of its own and deletes them again, old versions too. Warns of a bucket that keeps versions,
     locks objects or expires them. Exits with 1 if a check fails.
     """
+    from stampede.addresses import shown
     from stampede.cli.running import running, settings_of
     from stampede.doctor.finding import Level
     from stampede.doctor.stores import bucket_findings
@@ -25,7 +26,9 @@ def check_store(data: Data = None) -> None:
     settings = settings_of(running(data))
     bucket = open_objects(settings)
     if not isinstance(bucket, S3Objects):
-        raise SetupError(f"{settings.store} is not an S3 endpoint: there is nothing to check")
+        raise SetupError(
+            f"{shown(settings.store)} is not an S3 endpoint: there is nothing to check"
+        )
     bucket.ensure_bucket()
     failed = 0
     for name, fault in run_checks(bucket):

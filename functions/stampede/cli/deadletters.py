@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stampede.addresses import shown
 from stampede.cli.options import Data, progress_console, results_console
 from stampede.errors import SetupError
 from stampede.events import ALERT_FUNCTIONS, table_urls
@@ -186,7 +187,7 @@ def sinks_of(system: Running | None, sink: str | None, table: str | None) -> dic
         if not table:
             raise SetupError("--sink is the function of one table: say which with --table")
         if not sink.startswith(("http://", "https://")):
-            raise SetupError(f"--sink is not an http(s) URL: {sink}")
+            raise SetupError(f"--sink is not an http(s) URL: {shown(sink)}")
         return {table: sink}
     if not system:
         raise SetupError(

@@ -128,10 +128,12 @@ def wrong_settings(error: ValueError) -> str:
     """The settings with a wrong value, and why. Raises any other error again."""
     from pydantic import ValidationError
 
+    from stampede.config.settings import input_of
+
     if not isinstance(error, ValidationError):
         raise error
     return "; ".join(
-        f"{variable_of(str(each['loc'][0]))}={each['input']}: {each['msg']}"
+        f"{variable_of(str(each['loc'][0]))}={input_of(each)}: {each['msg']}"
         for each in error.errors()
     )
 

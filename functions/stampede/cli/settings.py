@@ -76,7 +76,7 @@ def script(values: "Settings", secrets: bool = False) -> Iterator[str]:
     """
     from pydantic import SecretStr
 
-    from stampede.config.settings import GROUPS
+    from stampede.config.settings import GROUPS, without_secrets
 
     for name, field in type(values).model_fields.items():
         if name in GROUPS:
@@ -89,6 +89,8 @@ def script(values: "Settings", secrets: bool = False) -> Iterator[str]:
                 yield f"export {variable}={shlex.quote(value.get_secret_value())}"
             else:
                 yield f"# export {variable}=...  (set, and not shown)"
+        elif not secrets and (safe := without_secrets(value)) != value:
+            yield f"# export {variable}={shlex.quote(text_of(safe))}  (set, and not shown in full)"
         elif value == field.get_default(call_default_factory=True):
             yield f"# export {variable}={shlex.quote(text_of(value))}"
         else:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from stampede.addresses import shown
 from stampede.config.settings import Settings
 
 
@@ -57,9 +58,9 @@ raise `NotExamined`."""
 
 def error(fault: str, repair: str) -> Finding:
     """A finding of level ERROR."""
-    return Finding(Level.ERROR, fault, repair)
+    return Finding(Level.ERROR, shown(fault), shown(repair))
 
 
 def warning(fault: str, repair: str) -> Finding:
     """A finding of level WARNING."""
-    return Finding(Level.WARNING, fault, repair)
+    return Finding(Level.WARNING, shown(fault), shown(repair))

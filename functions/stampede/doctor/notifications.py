@@ -26,8 +26,8 @@ def notifications(installation: Installation) -> Iterator[Finding]:
         return
     if url and topic.endpoint != url_with_key(url, settings):
         yield error(
-            f"the store sends its notifications to {shown(topic.endpoint)}, not to {shown(url)}, "
-            "or with another key",
+            f"the store sends its notifications to {_host_of(topic.endpoint)}, not to "
+            f"{_host_of(url)}, or with another key",
             "`stampede setup`",
         )
     if not topic.persistent:
@@ -45,7 +45,7 @@ def notifications(installation: Installation) -> Iterator[Finding]:
     endpoint = installation.urls.get("notifications", url).rstrip("/")
     if endpoint and not is_ready(endpoint):
         yield error(
-            f"nothing at {shown(endpoint)} takes notifications",
+            f"nothing at {_host_of(endpoint)} takes notifications",
             "start the function `notifications`, and look at its log",
         )
 
@@ -62,6 +62,6 @@ def _topic(bucket: NotifyingBucket, url: str) -> Topic | None:
         ) from None
 
 
-def shown(url: str) -> str:
+def _host_of(url: str) -> str:
     """A URL without its path, which may hold a key."""
     return urlsplit(url)._replace(path="", query="").geturl()

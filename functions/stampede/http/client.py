@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
+from stampede.addresses import shown
 from stampede.http.connection import Connection
 from stampede.http.resolver import Addresses
 from stampede.http.response_reader import DETAIL_BYTES, Response
@@ -196,7 +197,7 @@ def _target(method: str, url: str) -> _Target:
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     if not parts.hostname:
-        raise Unreachable(f"not a URL: {url}")
+        raise Unreachable(f"not a URL: {shown(url)}")
     host = _Host(parts.hostname, parts.port or (443 if secure else 80), secure)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return _Target(host, f"{method} {path} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n")

@@ -1,7 +1,6 @@
 """A process and its machine: time, threads, signals, progress, memory of bytes."""
 
 __all__ = [
-    "addresses",
     "bounded_pool",
     "clock",
     "counts",

@@ -3,6 +3,7 @@
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from stampede.addresses import shown
 from stampede.config.secret_files import read_keys
 from stampede.config.settings import Settings
 from stampede.errors import SetupError
@@ -62,7 +63,7 @@ def open_store(address: StoreAddress) -> Objects:
     if url.scheme == "memory":
         return MemoryObjects()
     raise SetupError(
-        f"not a store: {address.url!r}; give http(s)://HOST:PORT/BUCKET or file:///DIRECTORY"
+        f"not a store: {shown(address.url)!r}; give http(s)://HOST:PORT/BUCKET or file:///DIRECTORY"
     )
 
 

@@ -8,6 +8,7 @@ import sys
 from functools import cache, partial
 from typing import Any
 
+from stampede.addresses import shown
 from stampede.telemetry import tracing
 
 _wanted = False
@@ -36,7 +37,10 @@ def _want(told: frozenset[str] | None) -> None:
     global _wanted, _told
     _wanted, _told = True, told
     _configure.cache_clear()
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
+    if not logging.root.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(_WithoutLogins("%(name)s: %(message)s"))
+        logging.basicConfig(level=logging.WARNING, handlers=[handler])
     # If the store is down, its caller logs that once; urllib3 would log it for each connection.
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
@@ -56,7 +60,7 @@ class _Logger:
 
 
 def _write_plainly(level: str, event: str, **fields: object) -> None:
-    print(f"{level}: {event} {fields}", file=sys.stderr)
+    print(shown(f"{level}: {event} {fields}"), file=sys.stderr)
 
 
 def _add_trace(_: object, __: str, fields: Any) -> Any:
@@ -69,6 +73,20 @@ def _leave_out_told(_: object, __: str, fields: Any) -> Any:
     if _told and fields["event"] in _told:
         raise structlog.DropEvent
     return fields
+
+
+def _without_logins(_: object, __: str, fields: Any) -> Any:
+    """No URL in a line has a user and a password."""
+    return {
+        name: shown(value) if isinstance(value, str) else value for name, value in fields.items()
+    }
+
+
+class _WithoutLogins(logging.Formatter):
+    """The same for lines of the standard library."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(super().format(record))
 
 
 def _as_sentence(_: object, __: str, fields: Any) -> str:
@@ -92,6 +110,7 @@ def _configure() -> None:
             level,
             structlog.processors.format_exc_info,
             _leave_out_told,
+            _without_logins,
             _as_sentence,
         ]
     else:
@@ -101,6 +120,7 @@ def _configure() -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             _add_trace,
+            _without_logins,
             structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
         ]
     structlog.configure(

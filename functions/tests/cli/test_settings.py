@@ -47,7 +47,7 @@ def in_a_shell(lines: str, tmp_path: Path) -> dict[str, str]:
 def test_pasted_back_it_gives_the_same_settings(
     settings: Settings, defaults_too: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = "\n".join(script(settings))
+    lines = "\n".join(script(settings, secrets=True))
     if defaults_too:  # whoever uncomments a default changes nothing
         lines = re.sub(r"^# export (?!\w+='')", "export ", lines, flags=re.MULTILINE)
     for name, value in in_a_shell(lines, tmp_path).items():
@@ -57,7 +57,7 @@ def test_pasted_back_it_gives_the_same_settings(
 
 
 def test_only_what_differs_from_the_default_is_set() -> None:
-    exported = [line for line in script(CHANGED) if line.startswith("export ")]
+    exported = [line for line in script(CHANGED, secrets=True) if line.startswith("export ")]
     assert len(exported) == len(CHANGED.model_fields_set)
 
 

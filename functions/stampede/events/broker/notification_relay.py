@@ -10,6 +10,7 @@ the others wait; the relay answers 503 only after `hold_seconds`. RGW keeps the 
 import asyncio
 import time
 
+from stampede.addresses import shown
 from stampede.config.settings import Settings
 from stampede.errors import BrokerDown, SetupError
 from stampede.events.auth.access import key_attribute
@@ -81,7 +82,7 @@ class Relay:
 def notifications_app(name: str, settings: Settings) -> EventEndpoint:
     """`notifications`: needs the Broker's URL in K_SINK. Raises `SetupError`."""
     if not settings.sink.startswith(("http://", "https://")):
-        raise SetupError(f"no Broker: set K_SINK to its URL, not to {settings.sink!r}")
+        raise SetupError(f"no Broker: set K_SINK to its URL, not to {shown(settings.sink)!r}")
     http = connections(concurrency=0)
     sink = Sink(
         "broker",

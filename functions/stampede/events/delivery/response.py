@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from stampede.addresses import shown
 from stampede.events.cloudevents.structured import fitted
 from stampede.http.client import Unreachable
 from stampede.http.response_reader import Response
@@ -134,7 +135,7 @@ def retry_after(value: str | None, now: float) -> float:
 
 def error_extensions(url: str, response: SinkResponse) -> dict[str, str]:
     """The extensions that Knative adds to a dead letter; without a response only the first."""
-    extensions = {"knativeerrordest": url}
+    extensions = {"knativeerrordest": shown(url)}
     if response.status is not None:
         extensions["knativeerrorcode"] = str(response.status)
         extensions["knativeerrordata"] = base64.b64encode(response.detail).decode()

@@ -166,7 +166,7 @@ class EventEndpoint:
             await self._senders.check(headers, path if self._key_in_path else None)
             return await body.read(headers, receive)
 
-        await respond(send, await self._take(headers, path, read))
+        await respond(send, await self._take(headers, self._senders.without_key(path), read))
 
     async def take(self, headers: Headers, data: bytes) -> Reply:
         """The reply to an event of this process, which need not prove itself.

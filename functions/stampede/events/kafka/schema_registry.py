@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import urllib3
 
+from stampede.addresses import login_in, shown
 from stampede.alerts import schemas
 from stampede.config.secret_files import read_keys
 from stampede.config.settings import Settings
 from stampede.errors import SchemaRegistryDown, SetupError, Undecodable
-from stampede.runtime.addresses import login_in, shown
 
 PAUSE_SECONDS = 5.0  # until a registry that did not answer is asked again
 # Until it is asked again for an id that has no schema: soon, as the id may be registered meanwhile.

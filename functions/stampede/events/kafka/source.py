@@ -12,6 +12,7 @@ from functools import partial
 
 import uvloop
 
+from stampede.addresses import shown
 from stampede.config.settings import Settings
 from stampede.config.topics import Topics
 from stampede.errors import SetupError
@@ -166,7 +167,7 @@ def check_input(settings: Settings) -> None:
 
 def _check_url(name: str, url: str) -> None:
     if not url.startswith(("http://", "https://")):
-        raise SetupError(f"{name} is not an http(s) URL: {url}")
+        raise SetupError(f"{name} is not an http(s) URL: {shown(url)}")
 
 
 def overrides(text: str) -> Mapping[str, str]:

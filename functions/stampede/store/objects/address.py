@@ -1,16 +1,18 @@
 """The address of a site's store and the keys for access to it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
 
+from stampede.addresses import shown
+
 KEY_FILES = ("access-key", "secret-key")
 """The files in `StoreAddress.keys`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StoreAddress:
     """The address of one site's store.
 
@@ -28,10 +30,13 @@ class StoreAddress:
 
     url: str
     access_key: str = ""
-    secret_key: str = field(default="", repr=False)
+    secret_key: str = ""
     region: str = "us-east-1"
     ca_file: Path | None = None
     keys: str = ""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({shown(self.url)!r}, {self.access_key!r}, {self.region!r})"
 
     def as_first_site(self) -> dict[str, Any]:
         """The values of `Settings` that make this the first site."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stampede.runtime.addresses import login_in, shown
+from stampede.addresses import login_in, shown
 
 
 @pytest.mark.parametrize(
