@@ -159,6 +159,33 @@ def test_keys_are_files_that_follow_their_secret(case: str) -> None:
     assert "STAMPEDE_KEYS" in found
 
 
+def asks(*settings: str) -> bool:
+    """Whether `read` asks a Kafka about its ledger."""
+    made = rendered("minimal", *(word for each in settings for word in ("--set", each)))
+    (read,) = (
+        each
+        for each in made
+        if each["kind"] == "Service" and each["metadata"]["name"].endswith("-read")
+    )
+    (container,) = read["spec"]["template"]["spec"]["containers"]
+    return "STAMPEDE_TOPICS" in environment(container)
+
+
+def test_read_asks_the_only_kafka_about_its_ledger_unless_that_wants_keys() -> None:
+    one, more = (
+        f"sources.{name}.bootstrapServers={{kafka:9092}},sources.{name}.topics={{{name}}}"
+        for name in ("one", "more")
+    )
+    assert not asks()
+    assert asks(one)
+    assert not asks(one, "ledger.source=none")
+    assert not asks(one, "sources.one.sasl.existingSecret=login")
+    assert not asks(one, "sources.one.tls.enabled=true,sources.one.tls.clientSecret=client")
+    assert asks(one, "sources.one.tls.enabled=true")
+    assert not asks(one, more)
+    assert asks(one, more, "ledger.source=more")
+
+
 def test_the_login_of_the_registry_is_where_alerts_are_decoded() -> None:
     """As directories, which follow Secret and ConfigMap."""
     paths = {

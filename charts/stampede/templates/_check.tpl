@@ -145,7 +145,7 @@
 {{- fail "functions.publish is enabled, so functions.publish.settings.catalogue must be the URL of a bucket for the catalogue" -}}
 {{- end -}}
 {{- with .Values.ledger.source -}}
-{{- if not (hasKey $.Values.sources .) -}}
+{{- if not (or (eq . "none") (hasKey $.Values.sources .)) -}}
 {{- fail (printf "ledger.source is %s, but there is no sources.%s" . .) -}}
 {{- end -}}
 {{- end -}}

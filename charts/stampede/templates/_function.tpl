@@ -43,7 +43,7 @@ env:
     value: http://broker.invalid/
   {{- end }}
   {{- if $asked }}
-  {{- include "stampede.env.ledger" (list $ $.Values.ledger.source $asked) | trim | nindent 2 }}
+  {{- include "stampede.env.ledger" (list $ (include "stampede.ledgerSource" $) $asked) | trim | nindent 2 }}
   {{- end }}
   {{- if include "stampede.function.tokens" (list $ $name) }}
   - name: STAMPEDE_TOKENS
@@ -87,7 +87,7 @@ volumeMounts:
 {{- $stores := include "stampede.function.stores" $name | fromYamlArray -}}
 {{- $asked := include "stampede.function.asked" . | fromYaml -}}
 {{- include "stampede.files" (concat (list $ $name $field) $stores) | replace "64Mi" ($function.temporary | default "64Mi") }}
-{{- include "stampede.files.kafka" (list $field $asked $.Values.ledger.source) | trim | nindent 0 }}
+{{- include "stampede.files.kafka" (list $field $asked (include "stampede.ledgerSource" $)) | trim | nindent 0 }}
 {{- if include "stampede.function.takesEvents" $name }}
 {{- include "stampede.files.senders" (list $ $field) | nindent 0 }}
 {{- end }}
@@ -139,7 +139,18 @@ volumeMounts:
 
 {{/* The source whose Kafka the function asks, for the ledger: (list $ "read"). */}}
 {{- define "stampede.function.asked" -}}
-{{- with (index . 0).Values }}
-{{- if and .ledger.source (eq (index $ 1) "read") }}{{ index .sources .ledger.source | toYaml }}{{ end -}}
+{{- $name := include "stampede.ledgerSource" (index . 0) -}}
+{{- if and $name (eq (index . 1) "read") }}{{ index (index . 0).Values.sources $name | toYaml }}{{ end -}}
 {{- end }}
+
+{{/* Name of that source: the given one, or else the only one if its Kafka wants no keys; nothing if there is none. */}}
+{{- define "stampede.ledgerSource" -}}
+{{- $given := .Values.ledger.source -}}
+{{- if and $given (hasKey .Values.sources $given) -}}
+{{- $given -}}
+{{- else if and (not $given) (eq (len .Values.sources) 1) -}}
+{{- range $name, $source := .Values.sources -}}
+{{- if not (or $source.sasl ($source.tls).clientSecret) }}{{ $name }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- end }}

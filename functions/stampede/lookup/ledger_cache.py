@@ -42,6 +42,8 @@ class LedgerPage(NamedTuple):
     `damaged` names the objects that cannot be read or verified, and why: what they hold does not
     count. `asked` are the keys of the topics that Kafka was asked about: of these the messages in
     flight are known. `error` says why Kafka was not asked. `topics` are those of the settings.
+    `settled` are the keys of the topics of which it is known what is missing: they are asked, gone
+    or ingested from files. Of all others it may be in flight.
     """
 
     accounts: dict[str, Account]
@@ -50,6 +52,7 @@ class LedgerPage(NamedTuple):
     asked: frozenset[str] = frozenset()
     error: str | None = None
     topics: Topics = Topics()
+    settled: frozenset[str] = frozenset()
 
     @property
     def entries(self) -> list[Entry]:
@@ -101,6 +104,7 @@ class LedgerCache:
             damaged | quarantined(by_table),
             error=why,
             topics=self._topics,
+            settled=frozenset(ingested),
         )
 
     def _read_with(
@@ -125,14 +129,22 @@ class LedgerCache:
         )
         spans = {at: span for at, span in spans.items() if at[0] in asked}
         found = self._ledger.read(by_table, known | spans)
+        gone = {
+            key for key, each in found.items() if each.lacks and kafka.is_earlier(each.entries[0])
+        }
         judged = {
             key: topic.map(lambda entry: kafka.judge(entry, by_table[entry.table]))
-            if key in asked or (topic.lacks and kafka.is_earlier(topic.entries[0]))
+            if key in asked or key in gone
             else topic
             for key, topic in found.items()
         }
         return LedgerPage(
-            by_table, judged, damaged | quarantined(by_table), asked, topics=self._topics
+            by_table,
+            judged,
+            damaged | quarantined(by_table),
+            asked,
+            topics=self._topics,
+            settled=asked.union(gone, (topic for topic, _ in known)),
         )
 
     def _accounts(self) -> dict[str, Account]:

@@ -1,5 +1,6 @@
 """What the ledger says, in one sentence."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from stampede.lookup.ledger_cache import LedgerPage
@@ -24,11 +25,7 @@ def verdict(page: LedgerPage) -> Verdict:
     """The verdict of a ledger."""
     topics = [*page.by_topic.values()]
     sums = {table: Sums.of([topic.by_table[table] for topic in topics]) for table in page.accounts}
-    faults = [
-        f"{counted(of_table.missing, 'alert')} missing in {table}"
-        for table, of_table in sums.items()
-        if of_table.missing
-    ]
+    faults = [fault for table in sums for fault in _missing(page, table)]
     if page.damaged:
         faults.append(f"{counted(len(page.damaged), 'damaged object')} left out")
     lacking = [topic for topic in topics if topic.lacks]
@@ -47,6 +44,18 @@ def verdict(page: LedgerPage) -> Verdict:
     return Verdict(
         True, f"Each of {counted(received, 'alert')} received is stored{letters}{moving}."
     )
+
+
+def _missing(page: LedgerPage, table: str) -> Iterator[str]:
+    """What a table lacks: of topics that Kafka was not asked about it may be in flight."""
+    lacks = {True: 0, False: 0}
+    for key, topic in page.by_topic.items():
+        lacks[key in page.settled] += topic.by_table[table].missing
+    if lacks[True]:
+        yield f"{counted(lacks[True], 'alert')} missing in {table}"
+    if lacks[False]:
+        alerts = counted(lacks[False], "alert")
+        yield f"{alerts} missing in {table} or in flight: Kafka was not asked"
 
 
 def _letters(dead: int, accepted: int) -> str:

@@ -73,8 +73,11 @@ def test_the_verdict_turns_red_and_green_again(monkeypatch):
     for read in serving(make_app(Settings(), objects)):
         assert verdict_on(read) == ("empty", "No alert has been received yet.")
         fill(objects, sample_cutouts(), sample_points(), Coverage.of({TOPIC: [0, 1, 3]}))
-        missing = "1 alert missing in cutouts; 1 alert missing in detections."
-        assert verdict_on(read) == ("bad", missing)
+        missing = "1 alert missing in cutouts{0}; 1 alert missing in detections{0}."
+        doubt = " or in flight: Kafka was not asked"
+        assert verdict_on(read) == ("bad", missing.format(doubt))
+        expect(objects, TOPIC[0], 4)  # of files: nothing is in flight
+        assert verdict_on(read) == ("bad", missing.format(""))
         _, text = html(read("/ledger"))
         assert "missing: 2</div>" in text
         assert "3 stored, 0 dead letters, 1 missing" in text
