@@ -1,5 +1,6 @@
 """Kafka: does it answer, does it have the topics, and does somebody read them?"""
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -8,12 +9,14 @@ from stampede.config.topics import Topics
 from stampede.doctor.finding import Finding, Installation, Level, NotExamined, error, warning
 from stampede.errors import NoTopic, SetupError
 from stampede.events.kafka.topics import KafkaTopics
-from stampede.runtime.counts import counted
+from stampede.runtime.counts import are, counted
 from stampede.store.offsets.coverage import Interval, PartitionId
 
 PATIENCE = 6.0
 MOST_PAST = 30
 """Topics that are looked at because they have left their family's window, the newest."""
+HELD_SECONDS, STEP_SECONDS = 20.0, 1.0
+"""Time in which a message that waits is delivered, also by a function that starts from zero."""
 SOON = 0.1
 """Of the messages that Kafka keeps: an offset this near to the oldest is lost soon."""
 
@@ -125,6 +128,50 @@ def lag(installation: Installation) -> Iterator[Finding]:
                 continue
             for partition, offset in committed.items():
                 yield from _partition_lag(table, group, partition, offset, marks[partition])
+        yield from _held(reader, group, marks, ids)
+
+
+def _held(
+    reader: KafkaTopics,
+    group: str,
+    marks: Mapping[PartitionId, Interval],
+    ids: Mapping[str, str],
+) -> Iterator[Finding]:
+    """Tables for which messages wait, and none is delivered: functions or the store refuse them.
+
+    A message counts as delivered once it is committed, and a source commits each second.
+    """
+    held = _waiting(reader, group, marks, ids)
+    deadline = time.monotonic() + HELD_SECONDS
+    while held and time.monotonic() < deadline:
+        time.sleep(STEP_SECONDS)
+        now = _waiting(reader, group, marks, ids)
+        held = {table: count for table, count in held.items() if now.get(table) == count}
+    for table, count in held.items():
+        yield warning(
+            f"{counted(count, 'message')} {are(count)} not delivered for {table}, and none of "
+            f"them was within {HELD_SECONDS:.0f} s",
+            "look at the logs of its source and its function: runbooks/StampedeFallsBehind.md",
+        )
+
+
+def _waiting(
+    reader: KafkaTopics,
+    group: str,
+    marks: Mapping[PartitionId, Interval],
+    ids: Mapping[str, str],
+) -> dict[str, int]:
+    """How many of the messages before `marks` tables lack, of the partitions that are read."""
+    found = {}
+    for table, committed in reader.committed(group, [*marks], ids).items():
+        lag = sum(
+            max(0, marks[partition][1] - max(offset, marks[partition][0]))
+            for partition, offset in committed.items()
+            if offset is not None
+        )
+        if lag:
+            found[table] = lag
+    return found
 
 
 def _partition_lag(

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -135,3 +135,46 @@ def test_an_option_that_librdkafka_refuses_is_named(options: dict[str, str], par
     assert found.level is Level.ERROR
     assert "wrong options" in found.fault
     assert part in found.fault
+
+
+class Waiting(Closed):
+    """A Kafka with ten messages; the group commits what `positions` say, one after the other."""
+
+    positions: ClassVar[list[tuple[int, int]]] = []
+    """Of cutouts and of detections."""
+
+    def commits(self, *_: Any) -> dict[tuple[str, int], None]:
+        return {("alerts", 0): None}
+
+    def committed(
+        self, group: str, partitions: list[tuple[str, int]], ids: object
+    ) -> dict[str, dict[tuple[str, int], int | None]]:
+        now = self.positions[0]
+        if len(self.positions) > 1:
+            del self.positions[0]
+        return {
+            table: {("alerts", 0): offset}
+            for table, offset in zip(("cutouts", "detections"), now, strict=True)
+        }
+
+
+@pytest.mark.parametrize(
+    ("positions", "expected"),
+    [
+        ([(10, 10)], []),
+        ([(3, 10)], ["7 messages are not delivered for cutouts, and none of them was within 0 s"]),
+        ([(3, 4), (3, 4), (3, 4), (3, 6)], ["7 messages are not delivered for cutouts, and"]),
+        ([(3, 4), (3, 4), (3, 4), (10, 10)], []),
+    ],
+)
+def test_messages_that_wait_are_a_fault_unless_some_are_delivered(
+    monkeypatch: pytest.MonkeyPatch, positions: list[tuple[int, int]], expected: list[str]
+) -> None:
+    monkeypatch.setattr(kafka, "HELD_SECONDS", 0.2)
+    monkeypatch.setattr(kafka, "STEP_SECONDS", 0.01)
+    monkeypatch.setattr(kafka, "KafkaTopics", Waiting)
+    monkeypatch.setattr(Waiting, "positions", [*positions])
+    settings = Settings(kafka="kafka:9092", topics="alerts")
+    found = [finding.fault for finding in kafka.lag(Installation(settings, {}))]
+    assert len(found) == len(expected)
+    assert all(fault.startswith(start) for fault, start in zip(found, expected, strict=True))
