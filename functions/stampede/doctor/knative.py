@@ -14,10 +14,9 @@ from stampede.doctor.knative_settings import (
     tokens,
     too_old,
 )
-from stampede.doctor.kubernetes import Document, Forbidden, Kubernetes
+from stampede.doctor.kubernetes import OWN, Document, Forbidden, Kubernetes
 
 SERVING, EVENTING = "knative-serving", "knative-eventing"
-OWN = "?labelSelector=app.kubernetes.io%2Fname%3Dstampede"
 # The release's objects that have a condition Ready, as group, version and kind's plural.
 KINDS = (
     "serving.knative.dev/v1/services",

@@ -14,6 +14,8 @@ from stampede.doctor.finding import NotExamined
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod has token, certificate authority and namespace."""
 SECONDS = 5.0
+OWN = "?labelSelector=app.kubernetes.io%2Fname%3Dstampede"
+"""Of a list: the objects of releases."""
 
 Document = dict[str, Any]
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from stampede.doctor.finding import Finding, Installation, NotExamined, error
+from stampede.doctor.sleeping import asleep
 from stampede.errors import SetupError
 from stampede.events.auth.access import url_with_key
 from stampede.events.http.probes import is_ready
@@ -43,7 +44,7 @@ def notifications(installation: Installation) -> Iterator[Finding]:
         yield error(text, repair)
     # The store may know it by a URL that only works outside the cluster.
     endpoint = installation.urls.get("notifications", url).rstrip("/")
-    if endpoint and not is_ready(endpoint):
+    if endpoint and not asleep({"notifications": endpoint}) and not is_ready(endpoint):
         yield error(
             f"nothing at {_host_of(endpoint)} takes notifications",
             "start the function `notifications`, and look at its log",

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 
 from stampede.doctor.finding import Finding, Installation, NotExamined, error
+from stampede.doctor.sleeping import asleep
 from stampede.handlers.audit.status import states_of
 
 START_SECONDS = 20.0
@@ -16,16 +17,19 @@ def processes(installation: Installation) -> Iterator[Finding]:
     """Each function and source is ready."""
     if not installation.urls:
         raise NotExamined("no `stampede up` runs here, and STAMPEDE_FUNCTIONS is not set")
-    states = states_of(installation.urls)
+    sleeping = asleep(installation.urls)
+    urls = {name: url for name, url in installation.urls.items() if name not in sleeping}
+    states = states_of(urls)
     deadline = time.monotonic() + (UP_SECONDS if installation.logs else START_SECONDS)
     while set(states.values()) - {"running"} and time.monotonic() < deadline:
         time.sleep(0.5)
-        states = states_of(installation.urls)
+        states = states_of(urls)
     for name, state in sorted(states.items()):
         if state != "running":
             log = installation.logs.get(name)
             yield error(
                 f"{name} is {state}",
-                f"look at its log{f', {log}' if log else ''}; "
-                f"it answers at {installation.urls[name]}",
+                f"look at its log{f', {log}' if log else ''}; it answers at {urls[name]}",
             )
+    if sleeping:
+        raise NotExamined(f"{', '.join(sorted(sleeping))}: without a pod, which a request starts")

@@ -14,9 +14,11 @@ import pytest
 
 from stampede.config.settings import Settings
 from stampede.doctor import checks, kubernetes
+from stampede.doctor import processes as processes_module
 from stampede.doctor.checks import Result, Step, examine
 from stampede.doctor.finding import Installation
 from stampede.doctor.knative import knative
+from stampede.handlers.audit import status as status_module
 from stampede_local.tls import make_certificate
 
 Objects = dict[str, Any]
@@ -311,3 +313,43 @@ def test_a_pod_without_a_token(api: ApiServer) -> None:
 def test_elsewhere_than_on_a_cluster(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
     assert result().skipped == "this is no pod of a cluster"
+
+
+REVISIONS = SERVICES.replace("services", "revisions")
+
+
+def revision(service: str, **replicas: int) -> Objects:
+    labels = {"app.kubernetes.io/name": "stampede", "serving.knative.dev/service": service}
+    return {"metadata": {"name": f"{service}-00001", "labels": labels}, "status": replicas}
+
+
+def test_a_function_without_pods_is_not_asked(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that should have pods is, and so is one of another cluster."""
+    asked: list[str] = []
+    monkeypatch.setattr(processes_module, "START_SECONDS", 0)
+    monkeypatch.setattr(status_module, "is_ready", asked.append)
+    monkeypatch.setattr(checks, "CHECKS", {"processes": Step(processes_module.processes)})
+    api.objects[REVISIONS] = {
+        "items": [
+            revision("night-bulk", desiredReplicas=0, actualReplicas=0),
+            revision("night-scrub"),
+            revision("night-compact", desiredReplicas=0, actualReplicas=1),
+            revision("night-read", desiredReplicas=0),
+            revision("night-read", desiredReplicas=1, actualReplicas=0),
+        ]
+    }
+    names = ("bulk", "scrub", "compact", "read", "own")
+    urls = {name: f"http://night-{name}.sky.svc" for name in names}
+    (found,) = examine(Installation(Settings(), urls))
+    assert sorted(asked) == [urls[name] for name in ("compact", "own", "read")]
+    assert found.skipped == "bulk, scrub: without a pod, which a request starts"
+    assert [each.fault for each in found.findings] == [
+        f"{name} is not ready" for name in ("compact", "own", "read")
+    ]
+    api.forbidden = {REVISIONS}  # by the Role of an earlier release
+    asked.clear()
+    (found,) = examine(Installation(Settings(), urls))
+    assert sorted(asked) == sorted(urls.values())
+    assert found.skipped == ""
