@@ -6,6 +6,7 @@ A metric has a unit and few labels, and no label is an id. A process has those t
 __all__ = [
     "event_metrics",
     "histories_metrics",
+    "kafka_log",
     "logs",
     "metrics_endpoint",
     "read_metrics",

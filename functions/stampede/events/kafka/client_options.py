@@ -7,6 +7,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from stampede.config.settings import Settings
 from stampede.events.kafka.source_health import STATISTICS_SECONDS
+from stampede.telemetry.kafka_log import KAFKA_LOG
 
 DEFAULTS = {
     "auto.offset.reset": "earliest",
@@ -39,8 +40,9 @@ def consumer_options(
 ) -> dict[str, Any]:
     """Options of a `confluent_kafka.Consumer`; those of its `KafkaLogin` replace the defaults.
 
-    Nothing replaces the last five: the consumer alone commits, and only what is delivered; the ends
-    of partitions are part of that; the source's health comes from the statistics.
+    Nothing replaces the last six: the consumer alone commits, and only what is delivered; the ends
+    of partitions are part of that; the source's health comes from the statistics; librdkafka's
+    messages go into the log.
     """
     own = settings.group_instance_id
     return {
@@ -55,6 +57,7 @@ def consumer_options(
         "on_commit": on_commit,
         "statistics.interval.ms": round(STATISTICS_SECONDS * 1000),
         "stats_cb": on_statistics,
+        "logger": KAFKA_LOG,
     }
 
 
@@ -73,4 +76,5 @@ def reader_options(settings: Settings, login: Mapping[str, str]) -> dict[str, An
         "enable.partition.eof": True,
         # What Kafka has deleted is passed over; nothing that it has.
         "auto.offset.reset": "earliest",
+        "logger": KAFKA_LOG,
     }
