@@ -502,6 +502,17 @@ def test_the_doctor_needs_nothing_that_the_chart_makes_later(case: str) -> None:
         assert environment(container)["STAMPEDE_STORE"]
 
 
+def test_the_doctor_s_report_is_printed_once_and_a_failed_job_goes() -> None:
+    """Status 2 is a finding: a second pod would find it too."""
+    *_, job = doctor("minimal")
+    (rule,) = job["spec"]["podFailurePolicy"]["rules"]
+    assert (rule["action"], rule["onExitCodes"]["values"]) == ("FailJob", [2])
+    (container,) = containers(job["spec"]["template"])
+    assert "exit 2" in container["command"][-1]
+    assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"  # Kubernetes wants it
+    assert job["spec"]["ttlSecondsAfterFinished"] == 3600
+
+
 def test_the_doctor_can_be_turned_off_and_leaves_releases_that_only_serve_alone() -> None:
     assert doctor("minimal", "--set", "doctor.enabled=false") == []
     assert doctor("minimal", "--set", "doctor=null") == []  # --reuse-values of an older release
