@@ -36,8 +36,9 @@ def settings(
     """List every setting in groups: what it is for, its environment variable, its value now.
 
     The output is a script for a shell. A setting with its default value, or unset, is a comment. So
-    is a key, which is not shown without `--secrets`. The first line says whose settings they are:
-    of the running `stampede up`, or those of the environment. A shell takes them over by one of
+    is a key, or a URL with a password, which is not shown without `--secrets`. The first line says
+    whose settings they are: of the running `stampede up`, or those of the environment. A shell
+    takes them over by one of
 
         eval "$(stampede settings --secrets)"
 
