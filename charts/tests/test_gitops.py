@@ -159,7 +159,7 @@ class Cluster(NamedTuple):
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def kubernetes(tmp_path: Path) -> Iterator[Cluster]:
     """The three answers of Kubernetes' API on which the chart relies; a cluster's are in e2e."""
     certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
     subprocess.run(
@@ -227,16 +227,16 @@ def serving(handler: type[BaseHTTPRequestHandler], certificate: Path, key: Path)
         server.server_close()
 
 
-def on(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+def on(kubernetes: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Render as `helm install` does, with a cluster that answers."""
-    server = ("--kube-apiserver", cluster.url, "--kube-ca-file", str(cluster.certificate))
+    server = ("--kube-apiserver", kubernetes.url, "--kube-ca-file", str(kubernetes.certificate))
     return template(*GIVEN, "--dry-run=server", *server, *arguments)
 
 
-def test_a_cluster_without_the_secret_gets_a_random_key(cluster: Cluster) -> None:
+def test_a_cluster_without_the_secret_gets_a_random_key(kubernetes: Cluster) -> None:
     keys = set()
     for _ in range(2):
-        done = on(cluster)
+        done = on(kubernetes)
         assert done.returncode == 0, done.stderr
         made = [each for each in yaml.safe_load_all(done.stdout) if each]
         (secret,) = (each for each in made if each["metadata"]["name"] == "night-event-key")
@@ -250,46 +250,48 @@ def test_a_cluster_without_the_secret_gets_a_random_key(cluster: Cluster) -> Non
 
 
 @pytest.mark.parametrize("given", [(), ("--set", "eventKey.existingSecret=mine")])
-def test_a_cluster_with_the_secret_keeps_its_key(cluster: Cluster, given: tuple[str, ...]) -> None:
+def test_a_cluster_with_the_secret_keeps_its_key(
+    kubernetes: Cluster, given: tuple[str, ...]
+) -> None:
     name = "mine" if given else "night-event-key"
-    cluster.secrets[name] = {"event-key": "YS1rZXktdGhhdC1zdGF5cw=="}
-    done = on(cluster, *given)
+    kubernetes.secrets[name] = {"event-key": "YS1rZXktdGhhdC1zdGF5cw=="}
+    done = on(kubernetes, *given)
     assert done.returncode == 0, done.stderr
     assert 'accesskey: "a-key-that-stays"' in done.stdout
     assert "night-senders" not in done.stdout
 
 
-def test_a_cluster_that_lacks_the_named_secret(cluster: Cluster) -> None:
-    done = on(cluster, "--set", "eventKey.existingSecret=mine")
+def test_a_cluster_that_lacks_the_named_secret(kubernetes: Cluster) -> None:
+    done = on(kubernetes, "--set", "eventKey.existingSecret=mine")
     assert done.returncode
     assert "there is no Secret mine with event-key" in done.stderr
 
 
-def run_script(cluster: Cluster, account: Path, *names: str) -> subprocess.CompletedProcess[str]:
+def run_script(kubernetes: Cluster, account: Path, *names: str) -> subprocess.CompletedProcess[str]:
     account.mkdir()
-    (account / "ca.crt").write_bytes(cluster.certificate.read_bytes())
+    (account / "ca.crt").write_bytes(kubernetes.certificate.read_bytes())
     (account / "namespace").write_text("sky")
     (account / "token").write_text("a-token\n")
     return subprocess.run(
-        [sys.executable, "-c", SCRIPT.read_text(), cluster.url, account, *names],
+        [sys.executable, "-c", SCRIPT.read_text(), kubernetes.url, account, *names],
         env=os.environ | {"STAMPEDE_EVENT_KEY": "a-key-of-the-tests"},
         capture_output=True,
         text=True,
     )
 
 
-def test_the_hook_patches_each_timer(cluster: Cluster, tmp_path: Path) -> None:
-    done = run_script(cluster, tmp_path / "account", "night-compact", "night-scrub")
+def test_the_hook_patches_each_timer(kubernetes: Cluster, tmp_path: Path) -> None:
+    done = run_script(kubernetes, tmp_path / "account", "night-compact", "night-scrub")
     assert done.returncode == 0, done.stderr
     path = "/apis/sources.knative.dev/v1/namespaces/sky/pingsources"
     patch = {"spec": {"ceOverrides": {"extensions": {"accesskey": "a-key-of-the-tests"}}}}
-    assert cluster.patched == [
+    assert kubernetes.patched == [
         (f"{path}/{name}", "Bearer a-token", patch) for name in ("night-compact", "night-scrub")
     ]
     assert "a-key-of-the-tests" not in done.stdout
 
 
-def test_a_timer_that_is_not_there_fails_the_hook(cluster: Cluster, tmp_path: Path) -> None:
-    done = run_script(cluster, tmp_path / "account", "unknown")
+def test_a_timer_that_is_not_there_fails_the_hook(kubernetes: Cluster, tmp_path: Path) -> None:
+    done = run_script(kubernetes, tmp_path / "account", "unknown")
     assert done.returncode == 1
     assert done.stderr.startswith("PingSource unknown: HTTP Error 404")

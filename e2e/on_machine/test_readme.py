@@ -9,7 +9,10 @@ import subprocess
 import sys
 import tarfile
 import time
+from io import BytesIO
 from pathlib import Path
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import pyarrow.parquet as pq
 import pytest
@@ -192,6 +195,17 @@ def run_curl_commands(reader: Reader) -> None:
     with tarfile.open(here / "cutouts.tar") as tar:
         assert len([name for name in tar.getnames() if str(alert.alert_id) in name]) == 3
     assert json.loads(reader.run("curl http://127.0.0.1:8080/v1/ledger"))
+    body = stored_body()
+    reader.places["2011_UW158"] = body.replace(" ", "_")
+    assert f'"{body}"' in reader.run("curl http://127.0.0.1:8080/v1/moving/")
+
+
+def stored_body() -> str:
+    """The designation of a body of the solar system that a stored alert shows."""
+    query = urlencode({"LANG": "ADQL", "QUERY": "SELECT TOP 1 designation FROM moving"})
+    with urlopen(f"http://127.0.0.1:8080/tap/sync?{query}") as answer:
+        table = votable.parse_single_table(BytesIO(answer.read()))
+    return str(table.array["designation"][0])
 
 
 def run_notebook(reader: Reader) -> None:

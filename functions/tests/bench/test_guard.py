@@ -89,8 +89,8 @@ def test_a_flush_of_cutouts_takes_two_requests_and_little_more_than_the_images(
 def test_a_flush_of_light_curves_takes_few_requests_and_bytes(alerts, objects, flush) -> None:
     flush(lightcurves, alerts, 1)
     packets = list(objects.inner.list("packets/"))  # one for each night
-    # Raw alerts, and the runs of packets, positions and points.
-    assert [operation for operation, _ in objects.calls] == ["put"] * (4 + len(packets))
+    # Raw alerts, and the runs of packets, positions, bodies and points.
+    assert [operation for operation, _ in objects.calls] == ["put"] * (5 + len(packets))
     of_packets = bytes_of(objects, "packets/") + bytes_of(objects, "tables/packets/")
     assert of_packets <= {"lsst": 5_400, "ztf": 1_450}[alerts.survey] * ALERTS  # 4,883; 1,222
     rest = bytes_of(objects, "") - of_packets

@@ -306,7 +306,7 @@ def test_cone_packet_and_recent(run, read: Reader, tmp_path: Path) -> None:
         (("moving", " "), "say which body"),
         (("moving", BODY, "--band", "x"), "must be one or more of u, g, r"),
         (("cone", "here"), "'here' is no position: give"),
-        (("cone", "10", "-5", "--radus", "5"), "'10 -5 --radus 5' is no position: give"),
+        (("cone", "10", "-5", "--within", "5"), "'10 -5 --within 5' is no position: give"),
         (("cone", "10 -5", "--radius", "5 apples"), "0 to 180 degrees"),
         (("packet", BOTH), f"{BOTH}"),
         (("cutouts", "x"), "not an alert id"),

@@ -30,7 +30,8 @@ class SchemaRegistryServer(ThreadingHTTPServer):
         self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self.server_port}"
         if certificate:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            context.load_cert_chain(*certificate)
+            file, key = certificate
+            context.load_cert_chain(file, key)
             self.socket = context.wrap_socket(self.socket, server_side=True)
         self._thread = threading.Thread(target=self.serve_forever, daemon=True)
 
