@@ -60,7 +60,7 @@ class Rows:
                 column = self.columns[name]
                 if column.type == type:
                     return tidy(column)
-                if not _fits(column.type, type):
+                if not fits(column.type, type):
                     raise self._unfit(name, f"{_named(type)} or the like")
                 return tidy(tidy(column).cast(type))
         return pa.nulls(self.length, type)
@@ -79,7 +79,7 @@ class Rows:
         return name in self.columns
 
 
-def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
+def fits(given: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether values of one type are read as values of another: numbers as numbers, texts."""
     kinds: tuple[Callable[[pa.DataType], bool], ...] = (
         lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind),

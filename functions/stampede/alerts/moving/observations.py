@@ -5,7 +5,7 @@ from math import isinf
 
 import pyarrow as pa
 
-from stampede.alerts.arrays import table_of, tidy
+from stampede.alerts.arrays import fits, table_of, tidy
 from stampede.alerts.columns import MOVING
 from stampede.alerts.moving.designations import MOST, standard_form
 from stampede.alerts.surveys.survey import Moving, Survey
@@ -73,21 +73,9 @@ def _get(table: pa.Table, names: Sequence[str], kind: pa.DataType) -> pa.Array:
             is_record = pa.types.is_struct(column.type)
             known = is_record and column.type.get_field_index(inner) >= 0
             column = pc.struct_field(column, inner) if known else None
-        if column is not None and _fits(column.type, kind):
+        if column is not None and fits(column.type, kind):
             found = pc.coalesce(tidy(column.cast(kind, safe=False)), found)
     return found
-
-
-def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a field has values of that kind. A survey may give a field another type."""
-    texts, numbers = (
-        (pa.types.is_string, pa.types.is_dictionary),
-        (
-            pa.types.is_floating,
-            pa.types.is_integer,
-        ),
-    )
-    return any(kind(given) for kind in (texts if pa.types.is_string(wanted) else numbers))
 
 
 def _measured(alert_ids: list[int], survey: str, points: pa.Table) -> dict[str, pa.Array]:

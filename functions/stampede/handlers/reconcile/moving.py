@@ -6,6 +6,7 @@ are not kept any more cannot be derived.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from math import inf
 
 import pyarrow as pa
@@ -41,22 +42,24 @@ def derive_moving(
     that is damaged is left for `scrub`; one of more than `MOST` alerts for a pass that `has_time`.
     Raises `StoreDown`.
     """
-    tables = [Table(objects, spec, cache_bytes=0, threads=1) for spec in (DETECTIONS, PACKETS)]
-    points, packets = tables
-    moving = Table(objects, MOVING, cache_bytes=0, threads=1)
-    lookup = Lookup(objects, settings)
+    points, moving, packets = (
+        Table(objects, spec, cache_bytes=0, threads=1) for spec in (DETECTIONS, MOVING, PACKETS)
+    )
     try:
-        for table in (*tables, moving):  # the last: its runs are written before the points
-            table.refresh()
+        points.refresh()
+        moving.refresh()  # later: its runs are written before those of `detections`
         lacking = points.coverage() - moving.coverage()
+        if not lacking:
+            return
+        packets.refresh()
         for run in live(packets.runs()):
             if not lacking - (lacking - run[0].coverage):
                 continue
             few = sum(part.rows for part in run) <= (inf if has_time else MOST)
-            yield run[0].key, repair and few and _derive(packets, moving, lookup, run)
+            with closing(Lookup(objects, settings)) as lookup:
+                yield run[0].key, repair and few and _derive(packets, moving, lookup, run)
     finally:
-        lookup.close()
-        for table in (*tables, moving):
+        for table in (points, moving, packets):
             table.close()
 
 

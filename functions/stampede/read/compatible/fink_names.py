@@ -11,8 +11,7 @@ from typing import NamedTuple
 from stampede.alerts.columns import KINDS
 from stampede.read.compatible.measurements import Names
 
-OF_SOURCE: Names = {
-    "r:diaObjectId": "object_number",
+_OF_POINT: Names = {
     "r:midpointMjdTai": "mjd",
     "r:band": "band",
     "r:ra": "ra",
@@ -21,6 +20,10 @@ OF_SOURCE: Names = {
     "r:psfFluxErr": "flux_err",
     "r:scienceFlux": "total_flux",
     "r:scienceFluxErr": "total_flux_err",
+}
+OF_SOURCE: Names = {
+    "r:diaObjectId": "object_number",
+    **_OF_POINT,
     "r:visit": "visit",
     "r:detector": "detector",
 }
@@ -108,14 +111,7 @@ OF_BODY: Mapping[str, Names] = {
     LSST.survey: {
         "f:sso_name": "designation",
         "r:diaSourceId": "alert_id",
-        "r:midpointMjdTai": "mjd",
-        "r:band": "band",
-        "r:ra": "ra",
-        "r:dec": "dec",
-        "r:psfFlux": "flux",
-        "r:psfFluxErr": "flux_err",
-        "r:scienceFlux": "total_flux",
-        "r:scienceFluxErr": "total_flux_err",
+        **_OF_POINT,
         "r:reliability": "reliability",
     },
 }

@@ -15,7 +15,7 @@ from stampede.lookup.points import NO_BAND, bands_of
 from stampede.read.formats.light_curves import FORMATS
 from stampede.read.moving.observations import observations, wanted_designation
 from stampede.read.pages import page as pages
-from stampede.read.pages.object_choices import Choices
+from stampede.read.pages.object_choices import OTHER_AXIS, Choices
 from stampede.read.pages.page import ShownAlert, part_of
 from stampede.read.plots import light_curve as plot
 from stampede.read.plots.light_curve import Axis, Quantity, light_curve_svg
@@ -27,7 +27,6 @@ from stampede.read.service import service_of
 
 ALERTS, ROWS = 12, 50
 """Most cutouts and rows on a page."""
-OTHER_AXIS = {Axis.FLUX: (Axis.MAG, "magnitudes"), Axis.MAG: (Axis.FLUX, "flux")}
 
 
 class ShownObservation(NamedTuple):

@@ -18,7 +18,7 @@ from stampede.lookup.points import NO_BAND, PointFilter, PointKind, bands_of, ki
 from stampede.read.formats.light_curves import FORMATS
 from stampede.read.pages import page as pages
 from stampede.read.pages.external_links import links
-from stampede.read.pages.object_choices import Choices
+from stampede.read.pages.object_choices import OTHER_AXIS, Choices
 from stampede.read.pages.page import Part, ShownAlert, part_of, position_of
 from stampede.read.pages.surroundings import Fact, surroundings
 from stampede.read.plots import light_curve as plot
@@ -35,7 +35,6 @@ ALERTS, POINTS = 12, 50
 NEAR = "60"
 """Arcseconds around an object within which another one is near."""
 PLACES = "last position (ICRS)", "in hours and degrees"
-OTHER_AXIS = {Axis.FLUX: (Axis.MAG, "magnitudes"), Axis.MAG: (Axis.FLUX, "flux")}
 OTHER_FIT = {Fit.BULK: Fit.ALL, Fit.ALL: Fit.BULK}
 OTHER_FLUX = {Flux.DIFFERENCE: Flux.TOTAL, Flux.TOTAL: Flux.DIFFERENCE}
 WHERE_TOTAL = (

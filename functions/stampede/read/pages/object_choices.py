@@ -18,6 +18,8 @@ PERIODS = 1e-5, 1e5
 """Days: from a second, less than an exposure takes, to longer than a survey."""
 EPOCHS = -1e6, 1e6
 """MJD."""
+OTHER_AXIS = {Axis.FLUX: (Axis.MAG, "magnitudes"), Axis.MAG: (Axis.FLUX, "flux")}
+"""What a link beside the plot shows instead: an axis, and its name."""
 
 
 class Choices(NamedTuple):
