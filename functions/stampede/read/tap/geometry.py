@@ -126,7 +126,7 @@ def separation(one: Point, other: Point) -> exp.Expr:
 
 
 def _double(node: exp.Expr) -> exp.Expr:
-    return exp.Cast(this=node, to=exp.DataType.build("double"))
+    return exp.Cast(this=node, to=exp.DataType(this=exp.DType.DOUBLE))
 
 
 def _ends(call: exp.Expr) -> tuple[Point, Point]:

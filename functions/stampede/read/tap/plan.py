@@ -118,14 +118,15 @@ def plan(text: str, uploads: Mapping[str, pa.Schema]) -> Plan:
 
 def _lower(tree: exp.Expr) -> None:
     """Names without quotes are in lower case; all get quotes."""
-    for name in tree.find_all(exp.Identifier):
-        if not name.args.get("quoted"):
-            name.set("this", name.name.lower())
-            name.set("quoted", True)
-        if name.name.startswith("__"):
-            raise BadAdql(f"a name does not begin with __: {name.name[:40]}")
-    for order in tree.find_all(exp.Ordered):
-        order.set("nulls_first", False)
+    for node in tree.find_all(exp.Identifier, exp.Ordered):
+        if isinstance(node, exp.Ordered):
+            node.set("nulls_first", False)
+            continue
+        if not node.args.get("quoted"):
+            node.set("this", node.name.lower())
+            node.set("quoted", True)
+        if node.name.startswith("__"):
+            raise BadAdql(f"a name does not begin with __: {node.name[:40]}")
 
 
 def _name_results(tree: exp.Expr) -> None:
@@ -352,14 +353,15 @@ def _table(node: exp.Table, uploads: Mapping[str, pa.Schema]) -> TapTable:
 
 def _check_names(sources: list[Source], tree: exp.Expr) -> None:
     """Set which columns of each table are read: those that the query names anywhere."""
-    names = {column.name for column in tree.find_all(exp.Column)}
-    names |= {
-        name.name for join in tree.find_all(exp.Join) for name in join.args.get("using") or []
-    }
-    natural = any(join.args.get("method") for join in tree.find_all(exp.Join))
-    star = natural or any(
-        not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)
-    )
+    names, star = set[str](), False
+    for node in tree.find_all(exp.Column, exp.Join, exp.Star):
+        if isinstance(node, exp.Column):
+            names.add(node.name)
+        elif isinstance(node, exp.Join):
+            names |= {name.name for name in node.args.get("using") or []}
+            star = star or bool(node.args.get("method"))  # a natural one
+        else:
+            star = star or not isinstance(node.parent, exp.Count)
     for source in sources:
         known = source.table.columns.names
         source.columns = [name for name in known if star or name in names] or known[:1]
