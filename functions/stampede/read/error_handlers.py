@@ -7,6 +7,7 @@ from urllib.parse import quote
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Match, Route
 
 from stampede.errors import StampedeError
 from stampede.http.problem_details import problem_document
@@ -55,13 +56,23 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
         query = request.scope["query_string"].decode("latin-1")
         where = quote(path.rstrip("/")) + (f"?{query}" if query else "")
         return RedirectResponse(where, http.HTTPStatus.PERMANENT_REDIRECT)
+    headers = error.headers
+    if error.status_code == http.HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {"Allow": ", ".join(_methods(request))}
     problem: Problem = {
         "type": "about:blank",
         "title": phrase,
         "status": error.status_code,
         "detail": f"{request.method} {path}: {phrase.lower()}. Routes: /openapi.json",
     }
-    return problem_response(request, problem, error.headers)
+    return problem_response(request, problem, headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """The methods of the path: those of all its routes, of which each has its own."""
+    routes = [each for each in request.app.routes if isinstance(each, Route)]
+    here = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in here for method in route.methods or ()})
 
 
 def _for_people(problem: Problem, path: str) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """Routes whose handlers are imported with the first request for one of them."""
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -42,6 +43,17 @@ def test_the_first_request_for_one_adds_all_of_them(app, read: Reader) -> None:
 def test_no_route_and_a_wrong_method(read: Reader, method: str, path: str, status: int) -> None:
     for _ in range(2):
         assert read(path, method).status == status
+
+
+def test_a_wrong_method_is_told_all_that_a_path_has(read: Reader) -> None:
+    """RFC 9110, 15.5.6. The description of the API knows them too."""
+    paths = read("/openapi.json").json()["paths"]
+    methods = {"get", "post", "delete"}
+    for path, of_path in paths.items():
+        got = read(re.sub(r"{.*?}", "1", path), "PUT")
+        allowed = set(got.headers["allow"].lower().split(", ")) - {"head"}
+        assert (got.status, allowed) == (405, methods & set(of_path)), path
+    assert sum(len(methods & set(of_path)) > 1 for of_path in paths.values()) > 5
 
 
 def test_first_requests_at_the_same_time(app, read: Reader) -> None:
