@@ -5,7 +5,7 @@ import re
 import pytest
 from rendering import NAMESPACE, Object, containers, pods, rendered
 
-from stampede.doctor import knative, kubernetes, sleeping
+from stampede.doctor import ingress, knative, kubernetes, sleeping
 
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -53,7 +53,8 @@ def test_the_roles_allow_what_the_doctor_reads_and_no_more() -> None:
         for group in rule["apiGroups"]
         for plural in rule["resources"]
     }
-    assert listed == {re.sub("/v[^/]+/", "/", kind) for kind in (*knative.KINDS, sleeping.KIND)}
+    read = (*knative.KINDS, *ingress.KINDS, sleeping.KIND)
+    assert listed == {re.sub("/v[^/]+/", "/", kind) for kind in read}
     assert {verb for rule in own for verb in rule["verbs"]} == {"list"}
     for (rule,) in roles.values():
         assert (rule["resources"], rule["verbs"]) == (["configmaps"], ["get"])

@@ -6,6 +6,7 @@ What the functions need is read from the release's own objects in the namespace 
 from collections.abc import Iterator
 
 from stampede.doctor.finding import Finding, Installation, NotExamined, error, warning
+from stampede.doctor.ingress import INGRESSES, POLICIES, not_admitted
 from stampede.doctor.knative_settings import (
     Configuration,
     features,
@@ -29,7 +30,7 @@ KINDS = (
 
 
 def knative(installation: Installation) -> Iterator[Finding]:
-    """Knative is new enough, allows what the functions need, and all objects are ready."""
+    """Knative is new enough, allows what functions need, reaches them, and all is ready."""
     reader = _Reader(Kubernetes())
     objects = {kind: reader.own(kind) for kind in KINDS}
     services = objects[KINDS[0]]
@@ -43,6 +44,7 @@ def knative(installation: Installation) -> Iterator[Finding]:
     if eventing := reader.configuration("config-features", EVENTING):
         yield from too_old("Eventing", eventing)
         yield from tokens(eventing, services)
+    yield from not_admitted(reader.own(INGRESSES), reader.all(POLICIES))
     for where in reader.absent:
         yield warning(f"there is no {where}", "install Knative there, or ignore this")
     for kind, found in objects.items():
@@ -77,8 +79,12 @@ class _Reader:
 
     def own(self, kind: str) -> list[Document]:
         """The release's objects of a kind."""
+        return self.all(kind, OWN)
+
+    def all(self, kind: str, selector: str = "") -> list[Document]:
+        """All objects of a kind in the namespace, or those that a selector selects."""
         group, _, plural = kind.rpartition("/")
-        rest = f"namespaces/{self.kubernetes.namespace}/{plural}{OWN}"
+        rest = f"namespaces/{self.kubernetes.namespace}/{plural}{selector}"
         found = self._get(f"/apis/{group}/{rest}")
         if found is None and plural == "kafkasources":  # of an earlier release
             found = self._get(f"/apis/{group}beta1/{rest}")

@@ -36,7 +36,12 @@ SERVING, EVENTING = (
 SERVICES = "/apis/serving.knative.dev/v1/namespaces/sky/services"
 TRIGGERS = "/apis/eventing.knative.dev/v1/namespaces/sky/triggers"
 SINKBINDINGS = "/apis/sources.knative.dev/v1/namespaces/sky/sinkbindings"
-LISTS = [SERVICES, TRIGGERS, SINKBINDINGS, TRIGGERS.replace("triggers", "brokers")]
+INGRESSES = "/apis/networking.internal.knative.dev/v1alpha1/namespaces/sky/ingresses"
+POLICIES = "/apis/networking.k8s.io/v1/namespaces/sky/networkpolicies"
+LISTS = [
+    *(SERVICES, TRIGGERS, SINKBINDINGS, TRIGGERS.replace("triggers", "brokers")),
+    *(INGRESSES, POLICIES),
+]
 
 
 class ApiServer(ThreadingHTTPServer):
@@ -64,10 +69,12 @@ class Handler(BaseHTTPRequestHandler):
         if found is None:
             return self.reply(404, status("the server could not find the requested resource"))
         if "items" in found:
-            (selector,) = parse_qs(url.query)["labelSelector"]
-            name, _, value = selector.partition("=")
+            selectors = parse_qs(url.query).get("labelSelector", ())
+            labels = [selector.split("=") for selector in selectors]
             labelled = [
-                each for each in found["items"] if each["metadata"]["labels"][name] == value
+                each
+                for each in found["items"]
+                if all(each["metadata"]["labels"].get(name) == value for name, value in labels)
             ]
             found = {"items": labelled}
         self.reply(200, found)
@@ -109,6 +116,34 @@ def service(name: str, **pod: object) -> Objects:
     volumes = [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}]
     spec = {"timeoutSeconds": 600, "containers": [{"env": []}], "volumes": volumes, **pod}
     return made(name, {"template": {"spec": spec}})
+
+
+def ingress(domain: str, side: str = "public") -> Objects:
+    """Knative's Ingress, with the status that an ingress's controller writes."""
+    addresses = {f"{side}LoadBalancer": {"ingress": [{"domainInternal": domain}]}}
+    found = made("night-read", {})
+    return {**found, "status": found["status"] | addresses}
+
+
+def policy(rules: list[Objects], **selector: object) -> Objects:
+    """A NetworkPolicy; without a selector one of the chart, for the functions."""
+    keys = [{"key": "serving.knative.dev/service", "operator": "In", "values": ["night-read"]}]
+    pods = selector or {"matchExpressions": keys}
+    found = made("night-functions", {"podSelector": pods, "ingress": rules})
+    if selector:
+        found["metadata"]["labels"] = {}
+    return found
+
+
+def from_namespaces(*names: str, **more: object) -> Objects:
+    key = "kubernetes.io/metadata.name"
+    terms = [{"key": key, "operator": "In", "values": [*names]}]
+    return {"from": [{"namespaceSelector": {"matchExpressions": terms}}], **more}
+
+
+METRICS = [{"port": 9090, "protocol": "TCP"}]
+# Knative's activator is admitted, and Prometheus, which runs beside the ingress, at its port.
+CHART_POLICY = policy([from_namespaces("knative-serving"), from_namespaces("edge", ports=METRICS)])
 
 
 def healthy() -> Objects:
@@ -245,6 +280,21 @@ FAULTS: dict[str, tuple[Callable[[Objects], None], str]] = {
         add(SINKBINDINGS, {**made("night-toolbox", {}), "status": {}}),
         "warning the sinkbinding night-toolbox is not ready yet: Knative has not looked at it",
     ),
+    "ingress": (
+        lambda objects: (
+            add(INGRESSES, ingress("traefik.edge.svc.cluster.local"))(objects),
+            add(POLICIES, CHART_POLICY)(objects),
+        )[0],
+        "error the NetworkPolicy does not admit the ingress of edge: requests to the functions end "
+        "in 502 -> add edge to networkPolicy.fromNamespaces",
+    ),
+    "private ingress": (
+        lambda objects: (
+            add(INGRESSES, ingress("kourier-internal.own.svc.cluster.local", "private"))(objects),
+            add(POLICIES, CHART_POLICY)(objects),
+        )[0],
+        "error the NetworkPolicy does not admit the ingress of own: ",
+    ),
     "no Eventing": (
         lambda objects: objects.pop(EVENTING["features"]),
         "warning there is no ConfigMap config-features in the namespace knative-eventing",
@@ -279,6 +329,28 @@ def test_what_is_allowed_is_no_fault(api: ApiServer) -> None:
     other = copy.deepcopy(made("other", {}, "False"))
     other["metadata"]["labels"]["app.kubernetes.io/name"] = "other"
     add(SERVICES, other)(api.objects)
+    assert lines(result()) == []
+
+
+ADMITTED = {
+    "no policy": [],
+    "listed": [policy([from_namespaces("knative-serving", "edge")])],
+    "another one's": [CHART_POLICY, policy([from_namespaces("edge")], matchLabels={"a": "b"})],
+    "by a label": [
+        CHART_POLICY,
+        policy([{"from": [{"namespaceSelector": {"matchLabels": {"team": "edge"}}}]}], b="c"),
+    ],
+    "by address": [policy([{"from": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}])],
+    "anybody": [policy([{}])],
+    "of other pods": [policy([from_namespaces("site")], matchLabels={"app": "kafka"})],
+}
+
+
+@pytest.mark.parametrize("case", ADMITTED)
+def test_an_ingress_that_may_be_admitted_is_no_fault(api: ApiServer, case: str) -> None:
+    add(INGRESSES, ingress("traefik.edge.svc.cluster.local"))(api.objects)
+    add(INGRESSES, ingress("192.0.2.7"))(api.objects)  # which names no namespace
+    api.objects[POLICIES]["items"] = ADMITTED[case]
     assert lines(result()) == []
 
 
