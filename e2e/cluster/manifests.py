@@ -13,7 +13,7 @@ import yaml
 
 from e2e.cluster.built.go_modules import pinned_sources
 from e2e.cluster.built.images import EVENTING, SERVING, TRAEFIK
-from e2e.cluster.places import DOMAIN, HERE, INGRESS_PORT, MANIFESTS, REGISTRY
+from e2e.cluster.places import DOMAIN, MANIFESTS, REGISTRY, ROOT
 
 Object = dict[str, Any]
 
@@ -86,9 +86,9 @@ def knative() -> Iterator[Object]:
 
 
 def ingress() -> Iterator[Object]:
-    """Traefik, the ingress for public functions at port `INGRESS_PORT` of the node."""
-    text = (HERE / "traefik.yaml").read_text()
-    text = text.replace("IMAGE", TRAEFIK.image("traefik")).replace("PORT", str(INGRESS_PORT))
+    """Traefik, as people install it, with the image that is built here."""
+    text = (ROOT / "manifests" / "knative" / "traefik.yaml").read_text()
+    text = text.replace(f"docker.io/library/traefik:{TRAEFIK.version}", TRAEFIK.image("traefik"))
     yield from yaml.safe_load_all(text)
 
 

@@ -68,3 +68,22 @@ def test_the_doctor_examines_knative(release: Release) -> None:
         assert fault.startswith(f"the trigger {LOST} is not ready")
     finally:
         release.kubectl("delete", "trigger", LOST)
+
+
+def test_the_doctor_names_an_ingress_that_no_policy_admits(release: Release) -> None:
+    """The namespace comes from the status that the ingress's controller has written."""
+    release.wait_until_ready()
+    name = f"{release.name}-functions"
+    (policy,) = release.get("networkpolicies", name)
+    rules = policy["spec"]["ingress"]
+    (term,) = rules[0]["from"][0]["namespaceSelector"]["matchExpressions"]
+    fewer = {**term, "values": ["knative-serving", "knative-eventing"]}
+    denied = {"from": [{"namespaceSelector": {"matchExpressions": [fewer]}}]}
+    patch = ("patch", "networkpolicy", name, "--type", "merge", "--patch")
+    release.kubectl(*patch, json.dumps({"spec": {"ingress": [denied, *rules[1:]]}}))
+    try:
+        (fault,) = knative(release)
+        assert fault.startswith("the NetworkPolicy does not admit the ingress of ")
+    finally:
+        release.kubectl(*patch, json.dumps({"spec": {"ingress": rules}}))
+    assert knative(release) == []
