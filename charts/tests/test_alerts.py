@@ -70,6 +70,15 @@ def quota(values: str, pod: str = "one") -> Series:
     }
 
 
+def store_check(seconds: str, usual: str) -> Series:
+    """A step of the hourly check of a store, and what is usual."""
+    labels = {"site": "store", "step": "write", "quantile": "0.5"}
+    return {
+        source("stampede_store_check_seconds", **labels): seconds,
+        source("stampede_store_check_usual_seconds", **labels): usual,
+    }
+
+
 def sources(**values: list[str]) -> Series:
     """Whether each pod of some sources is ready."""
     return {
@@ -233,6 +242,12 @@ CASES = {
         {source(EVENTS, function="cutouts", outcome="store-down"): "0+9x60"},
         {source(EVENTS, function="cutouts", outcome="stored"): "0+9x60"},
         20,
+    ),
+    "StampedeStoreSlow": Case(
+        store_check("0.3x300", "0.09x300"),
+        # One slow check, an hour long; usually slow; and too fast to matter are silent.
+        store_check("0.02x10 0.3x60 0.02x60", "0.09x300"),
+        95,
     ),
     "StampedeTableLeftBehind": Case(
         {source("stampede_source_detached_partitions", table="cutouts"): "4x60"},

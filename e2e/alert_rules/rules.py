@@ -26,7 +26,7 @@ VALUES = {
     "eventKey": {"enabled": False},  # it would ask the cluster
 }
 # Seconds of the test for each time in a rule. A pass of `reconcile` takes some of them.
-SECONDS = {"5m": 6, "10m": 9, "15m": 8, "30m": 8, "1h": 15, "2h": 20, "26h": 10}
+SECONDS = {"5m": 6, "10m": 9, "15m": 8, "30m": 8, "90m": 15, "1h": 15, "2h": 20, "26h": 10}
 # Bounds that a test cannot reach within a minute, each in one rule.
 BOUNDS = {
     "> 5000": "> 10",  # alerts that wait

@@ -4,15 +4,22 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from e2e.alert_rules.traffic import repeatedly
 from e2e.alert_rules.watched import SEED, TOPIC, Watched
 from e2e.faults.proxy import Proxy
 from e2e.faults.up import with_ports
+from stampede.store import store_checks
+from stampede.store.open import open_objects
+from stampede.store.step_times import StepTimes
+from stampede.store.store_checks import ENOUGH, StoreCheck
 from stampede_local import environment
 from stampede_local.ports import free_port
 from stampede_local.up import send
+
+SLOW_REQUESTS = 10_000  # more than come
 
 
 @contextmanager
@@ -82,3 +89,20 @@ def no_catalogue(watched: Watched) -> Iterator[None]:
     watched.keep(watched.serving("publish", STAMPEDE_CATALOGUE=folder.as_uri()))
     yield
     folder.unlink()
+
+
+@contextmanager
+def slow_requests(watched: Watched) -> Iterator[None]:
+    """A store answers late that answered at once all day; then it does again."""
+    home, fast = open_objects(watched.settings), {"read": StepTimes(50, 0.001, 0.002)}
+    for hours in range(ENOUGH + 1, 0, -1):
+        store_checks.add(home, "store", StoreCheck(home.now() - timedelta(hours=hours), fast))
+    proxy = Proxy(free_port(), watched.ports["ceph"], SEED, slow=(0.08, 0.1))
+    watched.keep(proxy)
+    settings = with_ports(watched.settings, {watched.proxies[0].port: proxy.port})
+    settings = settings.model_copy(update={"replica": ""})
+    steps = {"STAMPEDE_RECONCILE": "store-check", "STAMPEDE_STORE_CHECK_SECONDS": "1"}
+    watched.keep(watched.serving("checked", settings, **steps))
+    proxy.inject("slow", SLOW_REQUESTS)
+    yield
+    proxy.be_kind()

@@ -41,7 +41,7 @@ PASSES = {"compact": 2.0, "reconcile": 5.0, "scrub": 5.0}  # seconds between eve
 # Further processes that faults start: name, and the function that each serves.
 OTHERS = {
     **{"source-other": "source", "publish": "publish"},
-    **dict.fromkeys(("nights", "tls", "histories"), "reconcile"),
+    **dict.fromkeys(("nights", "tls", "histories", "checked"), "reconcile"),
 }
 SETTINGS = {
     # Shorter than from pass to pass: then a pass finds what the second site lacks.

@@ -43,6 +43,7 @@ EACH_ITS_OWN: Faults = {
     ("StampedeEventStuck",): setting_faults.wrong_dead_letter_sink,
     ("StampedeNightsWait",): setting_faults.few_keys,
     ("StampedeCertificateExpires",): setting_faults.old_certificate,
+    ("StampedeStoreSlow",): setting_faults.slow_requests,
     ("StampedeNotPublished",): setting_faults.no_catalogue,
     ("StampedeSendersRefused",): setting_faults.wrong_key,
     ("StampedeAlertsNeverCame",): data_faults.lost_detector,

@@ -52,8 +52,8 @@ class ReconcileSettings(BaseSettings):
     )
     copy_bytes: int = Field(128 * MIB, description="most bytes that all these copies hold")
     reconcile: str = Field(
-        "notifications,proofs,retention,restore,packs,thumbnails,positions,moving,replica,"
-        "leftovers,checkpoints,histories",
+        "notifications,store-check,proofs,retention,restore,packs,thumbnails,positions,moving,"
+        "replica,leftovers,checkpoints,histories",
         description="steps of reconcile, comma-separated; they run in this order",
     )
     notification_patience_seconds: float = Field(
@@ -79,6 +79,12 @@ class ReconcileSettings(BaseSettings):
         gt=0,
         description="how long a pass of the function lists and copies; the next one goes on. "
         "`stampede reconcile` has no limit",
+    )
+    store_check_seconds: float = Field(
+        3600.0,
+        ge=0,
+        description="time from one check of each store to the next: `reconcile` writes, reads, "
+        "lists and deletes objects, and keeps how long each step took; 0: never",
     )
     histories_nights: int = Field(
         3,

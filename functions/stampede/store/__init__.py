@@ -3,4 +3,6 @@
 __all__ = [
     "conformance",
     "open",
+    "step_times",
+    "store_checks",
 ]

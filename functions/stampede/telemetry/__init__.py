@@ -4,6 +4,7 @@ A metric has a unit and few labels, and no label is an id. A process has those t
 """
 
 __all__ = [
+    "check_metrics",
     "event_metrics",
     "histories_metrics",
     "kafka_log",

@@ -29,6 +29,7 @@ from stampede.handlers.reconcile.proofs import make_proofs
 from stampede.handlers.reconcile.repair import Repairer
 from stampede.handlers.reconcile.resend import Resender
 from stampede.handlers.reconcile.retention import checked_time, nights_past
+from stampede.handlers.reconcile.store_check import check_stores
 from stampede.handlers.replicate import count, make_replica
 from stampede.runtime.clock import mjd
 from stampede.store.compaction.garbage_collection import unneeded_at_second_site
@@ -137,9 +138,7 @@ class Reconciler:
         self._settings = settings
         self._report = report
         self._objects = open_objects(settings)
-        self._sites = [self._objects]
-        if settings.replica:
-            self._sites.append(open_replica(settings))
+        self._sites = [self._objects, *([open_replica(settings)] if settings.replica else ())]
         self._grace = timedelta(seconds=settings.grace_seconds)
         self._retention = Retention.of(settings)
         self._index_checks = [
@@ -151,6 +150,8 @@ class Reconciler:
         steps: dict[str, Step] = {
             # Before all: what stores alerts depends on it.
             "notifications": lambda current: self._guard.check(current.repair),
+            # Before the pass has the store busy.
+            "store-check": lambda current: check_stores(self._sites, settings, current.repair),
             # Before packs are deleted: their alerts are in the proof of their night.
             "proofs": lambda current: make_proofs(
                 self._objects, settings, current.repair, current.everything

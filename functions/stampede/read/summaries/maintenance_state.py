@@ -25,6 +25,7 @@ from stampede.store.objects.object_store import ObjectInfo, Objects
 from stampede.store.open import open_replica
 from stampede.store.runs.run import RunInfo
 from stampede.store.runs.run_name import prefix
+from stampede.store.store_checks import FOLDER as CHECKS
 from stampede.telemetry.logs import get_logger
 
 log = get_logger()
@@ -118,8 +119,9 @@ class UpkeepCache:
         runs = {table.spec.name: table.runs() for table in tables}
         letters, more, damaged = self._letters.latest()
         states = [info for folder in (RECONCILE, SCRUB) for info in objects.list(folder)]
-        # Histories have a section of their own.
-        rounds = [_round(info) for info in states if not info.key.startswith(HISTORIES)]
+        # Histories have a section of their own; a check is no round.
+        no_rounds = (HISTORIES, CHECKS)
+        rounds = [_round(info) for info in states if not info.key.startswith(no_rounds)]
         latest = {one.name: one for one in sorted(rounds, key=lambda one: one.saved)}
         merges = [_merges(name, of_table) for name, of_table in runs.items()]
         return Upkeep(letters, more, damaged, merges, [*latest.values()], self._site(runs))

@@ -1,9 +1,11 @@
-"""Probes of the way of notifications: what `reconcile` sends, and what says that it came.
+"""Probes of a store: what `reconcile` writes to see whether notifications come, and how fast it is.
 
 ``probes/sent/<milliseconds>`` is stored and deleted at once: its notification is the probe. Three
 objects hold milliseconds since 1970-01-01 UTC, by the clock of the store: ``probes/received`` of
 the last probe that came, ``probes/asked`` of the first and the last that did not come yet,
 ``probes/seen`` those when a topic was first seen that does not say when it was made.
+``probes/timed/<run>/<size>-<number>`` are objects whose writing, reading, listing and deleting is
+timed (`step_times`).
 """
 
 import re
@@ -14,8 +16,10 @@ from stampede.store.objects.object_store import Objects
 
 PROBES = "probes/"
 SENT = f"{PROBES}sent/"
+TIMED = f"{PROBES}timed/"
 RECEIVED, ASKED, SEEN = (f"{PROBES}{name}" for name in ("received", "asked", "seen"))
-_KEY = re.compile(rf"{SENT}[0-9]{{1,15}}|{RECEIVED}|{ASKED}|{SEEN}")
+_TIMED = rf"{TIMED}[0-9a-f]{{32}}/[0-9]{{1,9}}-[0-9]{{3}}"
+_KEY = re.compile(rf"{SENT}[0-9]{{1,15}}|{_TIMED}|{RECEIVED}|{ASKED}|{SEEN}")
 _MOMENTS = re.compile(rb"[0-9]{1,15}( [0-9]{1,15})?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -20,6 +20,7 @@ from stampede.handlers.reconcile.findings import Finding
 from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.lookup import histories_summary
 from stampede.runtime.clock import mjd
+from stampede.store import store_checks
 from stampede.store.integrity import reconcile_state
 from stampede.store.integrity.reconcile_state import RoundState
 from stampede.store.objects.filesystem import DirectoryObjects
@@ -86,9 +87,10 @@ def pack_of(objects: Objects, night: int) -> str:
 
 
 def states(objects: Objects) -> list[str]:
-    """The keys of what rounds keep, not of what histories know."""
+    """The keys of what rounds keep, not of what histories know, nor of checks."""
+    others = (histories_summary.FOLDER, store_checks.FOLDER)
     found = [info.key for info in objects.list(reconcile_state.PREFIX)]
-    return [key for key in found if not key.startswith(histories_summary.FOLDER)]
+    return [key for key in found if not key.startswith(others)]
 
 
 def state_of(objects: Objects) -> RoundState:

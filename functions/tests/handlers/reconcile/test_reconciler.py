@@ -455,7 +455,7 @@ def test_a_dry_run_finds_all_and_changes_nothing(settings: Settings, tmp_path: P
 
 
 def test_an_unknown_step_is_an_error(settings: Settings) -> None:
-    with pytest.raises(SetupError, match="no everything; there are notifications, proofs"):
+    with pytest.raises(SetupError, match="no everything; there are notifications, store-check"):
         one_pass(settings, "packs", "everything")
 
 

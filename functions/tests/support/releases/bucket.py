@@ -188,3 +188,4 @@ class _Filling:
         for key in (probes.ASKED, probes.SEEN):
             probes.write_moments(self._objects, key, BEGIN, self._clock.now)
         probes.receive(self._objects, probes.sent_probe(self._clock.now))
+        self._objects.put(f"{probes.TIMED}{'0' * 32}/4-000", b"left")  # by a killed check

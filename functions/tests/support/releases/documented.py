@@ -9,10 +9,18 @@ PLACES = {
     **{"slice": "(?:all|[01]+)", "level": r"\d+", "part": r"\d+", "parts": r"\d+"},
     **{"survey": "[a-z]+", "schema": "[0-9a-f]+", "table": "[a-z]+"},
     **{"topic": "[^/]+", "name": "[^/]+", "site": "[a-z]+", "steps": "[a-z-]+"},
-    **{"revision": r"\d{4}", "job": "[0-9a-f]{10}-[0-9a-f]{32}"},
+    **{
+        "revision": r"\d{4}",
+        "job": "[0-9a-f]{10}-[0-9a-f]{32}",
+        "size": r"\d{1,9}",
+        "count": r"\d{3}",
+    },
 }
 """What stands for a word in angle brackets."""
-SINCE_THE_LAST = ("proofs/", "proving/", "deadletters/accepted/", "tap/", "tables/moving/")
+SINCE_THE_LAST = (
+    *("proofs/", "proving/", "deadletters/accepted/", "tap/", "tables/moving/"),
+    "probes/timed/",
+)
 """Names that no release writes yet. The bucket of the next one has them; then this is emptied."""
 OF_PROGRAMMES = ("packs/", "thumbnails/", "packets/", "alerts/")
 """Names that may end in observing programmes."""

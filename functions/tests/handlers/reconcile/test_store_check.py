@@ -1,0 +1,130 @@
+"""The step of `reconcile` that checks how fast each site is, and what is usual."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client import Gauge
+
+from stampede.config.settings import Settings
+from stampede.errors import StoreDown
+from stampede.handlers.reconcile.reconciler import Reconciler
+from stampede.handlers.reconcile.store_check import check_stores
+from stampede.handlers.scrub.deep_audit import deep_audit
+from stampede.store import store_checks
+from stampede.store.integrity import saved_state
+from stampede.store.objects.memory import MemoryObjects
+from stampede.store.objects.object_store import Objects
+from stampede.store.open import open_objects, open_replica
+from stampede.store.step_times import StepTimes
+from stampede.store.store_checks import ENOUGH, KEPT, StoreCheck, StoreChecks
+from stampede.telemetry import check_metrics
+from tests.support.store.watched_objects import Forwarding
+
+HOUR = timedelta(hours=1)
+NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
+SETTINGS = Settings()
+
+
+class At(Forwarding):
+    """A store whose clock shows what it is told, and whose GETs take a while."""
+
+    def __init__(self, now: datetime, seconds: float = 0) -> None:
+        super().__init__(MemoryObjects())
+        self.time, self.seconds = now, seconds
+
+    def now(self) -> datetime:
+        return self.time
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        if key.startswith("probes/"):
+            time.sleep(self.seconds)
+        return super().get(key, start, length)
+
+
+def times_of(home: Objects, site: str = "store") -> list[datetime]:
+    return [check.at for check in store_checks.load(home, site).checks]
+
+
+def value(gauge: Gauge, site: str, step: str, quantile: str) -> float:
+    return float(gauge.labels(site, step, quantile)._value.get())
+
+
+def test_each_site_is_checked_once_an_hour_and_the_first_keeps_the_history() -> None:
+    home, second = At(NOW), At(NOW)
+    for minutes in range(0, 130, 10):  # the timer's events come a moment earlier or later
+        home.time = NOW + timedelta(minutes=minutes, seconds=-7 if minutes else 0)
+        check_stores([home, second], SETTINGS)
+    assert times_of(home) == [NOW, NOW + HOUR - 7 * timedelta(seconds=1), home.time]
+    assert times_of(home) == times_of(home, "replica")
+    assert not list(second.list(""))
+    assert {info.key.rpartition("/")[0] for info in home.list("")} == {
+        "reconcile/check-store",
+        "reconcile/check-replica",
+    }
+
+
+def test_what_is_usual_is_the_median_of_seven_days_before() -> None:
+    def check(hours: float, p50: float) -> StoreCheck:
+        return StoreCheck(NOW - hours * HOUR, {"write": StepTimes(50, p50, 2 * p50)})
+
+    week = [check(hours, 0.01) for hours in range(ENOUGH, 0, -1)]
+    before = [check(hours, 9) for hours in range(500, 169, -1)]
+    usual = StoreChecks((*before, *week, check(0, 5))).usual(NOW)
+    assert usual == {"write": StepTimes(ENOUGH, 0.01, 0.02)}
+    assert not StoreChecks((*before, *week[1:], check(0, 5))).usual(NOW), "not enough yet"
+
+
+def test_a_slow_site_shows_beside_what_is_usual() -> None:
+    home = At(NOW)
+    for hour in range(ENOUGH):
+        steps = {"read": StepTimes(50, 0.001, 0.002)}
+        store_checks.add(home, "store", StoreCheck(NOW - (ENOUGH - hour) * HOUR, steps))
+    home.seconds = 0.01
+    check_stores([home], SETTINGS)
+    assert value(check_metrics.STORE_CHECK, "store", "read", "0.5") >= 0.01
+    assert value(check_metrics.STORE_CHECK_USUAL, "store", "read", "0.5") == 0.001
+    assert value(check_metrics.STORE_CHECK_USUAL, "store", "read", "0.99") == 0.002
+
+
+def test_a_month_is_kept() -> None:
+    home, last = MemoryObjects(), StoreCheck(NOW + HOUR, {"read": StepTimes(1, 1, 1)})
+    kept = StoreChecks(tuple(StoreCheck(NOW, {}) for _ in range(KEPT)))
+    saved_state.save(home, f"{store_checks.FOLDER}store/", kept)
+    store_checks.add(home, "store", last)
+    found = store_checks.load(home, "store")
+    assert (len(found.checks), found.last) == (KEPT, last)
+
+
+@pytest.mark.parametrize(("repair", "seconds"), [(False, 3600), (True, 0)])
+def test_a_dry_run_writes_nothing_and_zero_means_never(repair: bool, seconds: float) -> None:
+    home = At(NOW)
+    check_stores([home], Settings(store_check_seconds=seconds), repair)
+    assert not list(home.list(""))
+
+
+def test_a_check_that_fails_is_no_check() -> None:
+    class Down(At):
+        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+            raise StoreDown(key)
+
+    home, second = At(NOW), Down(NOW)
+    with pytest.raises(StoreDown):
+        check_stores([home, second], SETTINGS)
+    assert (times_of(home), times_of(home, "replica")) == ([NOW], [])
+
+
+def test_the_pass_of_reconcile_checks_both_sites_and_an_audit_finds_them_whole(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(store=f"file://{tmp_path}/1", replica=f"file://{tmp_path}/2")
+    Reconciler(settings).run()
+    Reconciler(settings).run()
+    sites = open_objects(settings), open_replica(settings)
+    assert [len(times_of(sites[0], site)) for site in store_checks.SITES] == [1, 1]
+    assert not any(info.key.startswith("probes/timed/") for s in sites for info in s.list(""))
+    assert not list(sites[1].list("reconcile/"))
+    result = deep_audit(settings, ["store", "replica"])
+    assert (result.faults, result.in_flight) == ([], 0)
+    assert {each.foreign for each in result.totals.values()} == {0}
