@@ -226,6 +226,16 @@ def test_values_that_are_nearly_wrong_are_accepted(values: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_release_keeps_a_bucket_that_it_has() -> None:
+    """Ceph may allow such a name: an upgrade must not stop what works."""
+    capital = (*MINIMAL, "--set", "store.url=http://a/Stampede")
+    refused = template(*capital)
+    assert refused.returncode
+    assert "a release that has such a bucket keeps it" in refused.stderr
+    done = template(*capital, "--is-upgrade")
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_chart_knows_the_options_of_librdkafka(tmp_path: Path) -> None:
     """Those that the library itself lists."""
     (path,) = Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka-*")

@@ -1,7 +1,9 @@
 {{/* Reject single values that Kubernetes, S3 or Kafka would refuse later, or follow to something else than is meant. */}}
 {{- define "stampede.check.values" -}}
+{{- if not .Release.IsUpgrade -}}
 {{- range $name := list "store" "replica" -}}
 {{- include "stampede.check.bucket" (list $name (index $.Values $name "url")) -}}
+{{- end -}}
 {{- end -}}
 {{- range $name, $function := .Values.functions -}}
 {{- include "stampede.check.resources" (list (printf "functions.%s" $name) $function.resources) -}}
@@ -22,7 +24,8 @@
 {{- end -}}
 {{- end }}
 
-{{/* S3's rules for a bucket's name, which Ceph follows: (list NAME URL). RGW names a tenant's bucket TENANT:BUCKET. */}}
+{{/* S3's rules for a bucket's name, which Ceph follows: (list NAME URL). A bucket that is in use may be one of
+rgw_relaxed_s3_bucket_names, so an upgrade takes it. RGW names a tenant's bucket TENANT:BUCKET. */}}
 {{- define "stampede.check.bucket" -}}
 {{- with index . 1 -}}
 {{- $bucket := regexReplaceAll "^https?://[^/]+/" . "" | trimSuffix "/" | splitList ":" | last -}}
@@ -39,7 +42,7 @@
 {{- $rule = "it is not written like an IP address" -}}
 {{- end -}}
 {{- if $rule -}}
-{{- fail (printf "%s.url: S3 refuses %s as the name of a bucket: %s" (index $ 0) $bucket $rule) -}}
+{{- fail (printf "%s.url: S3 refuses %s as the name of a bucket: %s; a release that has such a bucket keeps it, as helm upgrade does not check this" (index $ 0) $bucket $rule) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
