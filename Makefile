@@ -135,8 +135,9 @@ docs: $(VENV)/stampede $(VENV)-docs/ready ## the documentation as a site: build/
 	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --quiet --strict --config-file build/docs/mkdocs.yml
 	@echo "open build/site/index.html"
 
-release: $(VENV)/dev ## make wheel, chart, image, SBOM and checksums in dist/; the same commit, the same bytes
-	@$(BIN)/python tools/release
+release: $(VENV)/dev ## make wheel, chart, image, SBOM and checksums in dist/; REGISTRY=host/path KEY=key.pem pushes and signs them
+	@$(BIN)/python tools/release $(OPTIONS)
+	@$(if $(REGISTRY),$(BIN)/python tools/publish $(REGISTRY) $(if $(KEY),--key $(KEY)))
 
 format: $(VENV)/dev ## format, fix what the linter can fix, copy the Triggers to the chart and the package, write the man page
 	@for to in charts/stampede/files functions/stampede/events/broker; do cp eventing/triggers.yaml $$to/; done

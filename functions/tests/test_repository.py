@@ -160,7 +160,8 @@ def test_only_what_publishes_may_write() -> None:
     assert allowed == {
         "build": {"contents": "read"},
         "files": {"contents": "write"},
-        "image-and-chart": {},
+        "image": {"contents": "read"},
+        "image-and-chart": {"contents": "read"},
         "wheels": {"id-token": "write"},
     }
 

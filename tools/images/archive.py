@@ -28,10 +28,18 @@ def write_layer(files: Path, target: Path) -> str:
         return hashlib.file_digest(written, "sha256").hexdigest()
 
 
-def write_image(image: "Image", name: str, target: Path) -> None:
-    """Write a ``docker save`` archive of `image`, called `name` (``NAME:TAG``)."""
+def architecture() -> str:
+    """The architecture of this machine, as Debian and images name it: ``amd64``, ``arm64``…"""
+    return _MACHINES.get(platform.machine(), platform.machine())
+
+
+def write_image(image: "Image", name: str, target: Path, of: str = "") -> None:
+    """Write a ``docker save`` archive of `image`, called `name` (``NAME:TAG``).
+
+    Its architecture is `of`, by default this machine's.
+    """
     config = {
-        "architecture": _MACHINES.get(platform.machine(), platform.machine()),
+        "architecture": of or architecture(),
         "os": "linux",
         "created": _EPOCH,
         "config": {

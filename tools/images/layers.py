@@ -67,10 +67,19 @@ class Builder:
         with today's packages.
     progress
         Called with a line for every step that is not in the cache.
+    architecture
+        Another one than this machine's. Its programs must run here, as through qemu-user-static.
     """
 
-    def __init__(self, context: Context, cache: Path, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        cache: Path,
+        progress: Callable[[str], None],
+        architecture: str = "",
+    ) -> None:
         self._context, self._cache, self._progress = context, cache, progress
+        self._architecture = architecture
         self._used: set[str] = set()
         (cache / "layers").mkdir(parents=True, exist_ok=True)
 
@@ -152,9 +161,10 @@ class Builder:
 
         So a new digest makes a new base here too.
         """
-        layer = self._make(
-            _key(name, DEBIAN), f"FROM {name}", DEBIAN, {"SUITE": debian_suite(name), **outside()}
-        )
+        of = [self._architecture] if self._architecture else []
+        chosen = f"--arch={self._architecture}" if of else ""
+        variables = {"SUITE": debian_suite(name), "ARCHITECTURE": chosen, **outside()}
+        layer = self._make(_key(name, DEBIAN, *of), f"FROM {name}", DEBIAN, variables)
         return Image((layer,), {"PATH": PATH})
 
     def _make(

@@ -13,7 +13,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # The contents of Debian's own slim images, made with the same tool.
 DEBIAN = r"""
-debootstrap --variant=minbase "$SUITE" "$LAYER"
+debootstrap --variant=minbase $ARCHITECTURE "$SUITE" "$LAYER"
 cd "$LAYER"
 for mounted in proc sys; do umount --lazy "$mounted" 2>/dev/null || true; done
 archive=$(sed -n -E 's,^deb (\S+)/debian .*,\1,p' etc/apt/sources.list)
