@@ -136,7 +136,7 @@ docs: $(VENV)/stampede $(VENV)-docs/ready ## the documentation as a site: build/
 	@echo "open build/site/index.html"
 
 release: $(VENV)/dev ## make wheel, chart, image, SBOM and checksums in dist/; REGISTRY=host/path KEY=key.pem pushes and signs them
-	@$(BIN)/python tools/release $(OPTIONS)
+	@$(BIN)/python tools/release $(if $(REGISTRY),--registry $(REGISTRY)) $(OPTIONS)
 	@$(if $(REGISTRY),$(BIN)/python tools/publish $(REGISTRY) $(if $(KEY),--key $(KEY)))
 
 format: $(VENV)/dev ## format, fix what the linter can fix, copy the Triggers to the chart and the package, write the man page

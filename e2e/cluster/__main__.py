@@ -1,11 +1,11 @@
-"""``python -m e2e.cluster up | down | status | build | load ARCHIVE… | kubeconfig``."""
+"""``python -m e2e.cluster up | down | status | build | load ARCHIVE… | kubeconfig | images``."""
 
 import argparse
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from e2e.cluster import Failed, choose
+from e2e.cluster import Failed, choose, published
 from e2e.cluster.built import binaries
 from e2e.cluster.places import DOMAIN
 from e2e.cluster.steps import exclusive_use, log_progress
@@ -27,6 +27,7 @@ def main() -> int:
     commands.add_parser("status", help="print which cluster it is, and its state")
     commands.add_parser("build", help="build all programs and images")
     commands.add_parser("kubeconfig", help="print the path of the kubeconfig")
+    commands.add_parser("images", help="print the published images of what the cluster runs")
     load = commands.add_parser("load", help="load images into the cluster")
     load.add_argument("archives", nargs="+", type=Path, help="files that docker save writes")
     tool = commands.add_parser("tool", help="print the path of a program; build it if missing")
@@ -45,6 +46,10 @@ def main() -> int:
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "tool":
         print(binaries.tool(arguments.name))
+        return 0
+    if arguments.command == "images":
+        for group in published.groups():
+            print(f"# {group.purpose}", *group.images, sep="\n")
         return 0
     cluster = choose()
     match arguments.command:

@@ -9,7 +9,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
@@ -17,60 +17,11 @@ import yaml
 from e2e.cluster.built.binaries import tool
 from e2e.places import ROOT
 from e2e.registry import Registry, registry
+from e2e.small_release import COMMIT, PATH, PUBLISH, VERSION, Dist, make_key, raw, skopeo
 
 sys.path.insert(0, str(ROOT / "tools"))
-from images.archive import write_image, write_layer
-from releases.archives import digests, pack_chart
+from releases.archives import pack_chart
 from releases.layout import configuration
-from releases.provenance import provenance, text
-
-VERSION = yaml.safe_load((ROOT / "charts" / "stampede" / "Chart.yaml").read_text())["version"]
-PUBLISH = str(ROOT / "tools" / "publish")
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-PATH = "sky/alerts"  # within the registry
-
-
-class Layer(NamedTuple):
-    tar: Path
-    digest: str
-
-
-class Image(NamedTuple):
-    layers: tuple[Layer, ...]
-    env: dict[str, str]
-    user: str = "65532:65532"
-    entrypoint: tuple[str, ...] = ("/app",)
-
-
-class Dist:
-    """A release in a directory, whose image is one small file."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        directory.mkdir()
-        pack_chart(ROOT / "charts" / "stampede", str(tool("helm")), directory, 1)
-        self.add_provenance(changed=False)
-        for architecture in ("amd64", "arm64"):
-            self.add_image(architecture, "the program")
-
-    def add_provenance(self, changed: bool) -> None:
-        made = text(provenance(ROOT, VERSION, COMMIT, changed))
-        (self.directory / f"stampede-{VERSION}.provenance.json").write_text(made)
-        self.sum()
-
-    def add_image(self, architecture: str, content: str, name: str = "") -> Path:
-        scratch = self.directory.with_name("scratch")
-        (scratch / "files").mkdir(parents=True, exist_ok=True)
-        (scratch / "files" / "app").write_text(f"{content} of {architecture}")
-        layer = Layer(scratch / "layer.tar", write_layer(scratch / "files", scratch / "layer.tar"))
-        archive = self.directory / f"stampede-{VERSION}.{name or architecture}.image.tar"
-        write_image(Image((layer,), {}), f"dev.local/stampede:{VERSION}", archive, architecture)
-        self.sum()
-        return archive
-
-    def sum(self) -> None:
-        (self.directory / "SHA256SUMS").unlink(missing_ok=True)
-        (self.directory / "SHA256SUMS").write_text(digests(self.directory))
 
 
 @pytest.fixture
@@ -98,14 +49,6 @@ def key(tmp_path: Path) -> Path:
     return make_key(tmp_path / "key.pem")
 
 
-def make_key(path: Path) -> Path:
-    """A private key as the help of tools/publish says, and its public one beside it."""
-    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", path], check=True)
-    line = ["openssl", "pkey", "-in", str(path), "-pubout", "-out", str(path.with_suffix(".pub"))]
-    subprocess.run(line, check=True)
-    return path
-
-
 Publish = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -116,15 +59,6 @@ def publish(dist: Dist, address: str) -> Publish:
         return subprocess.run([*line, *map(str, options)], capture_output=True, text=True)
 
     return publish
-
-
-def skopeo(*arguments: object) -> bytes:
-    return subprocess.run(["skopeo", *arguments], check=True, capture_output=True).stdout
-
-
-def raw(name: str) -> bytes:
-    """The manifest that a registry has under a name."""
-    return skopeo("inspect", "--tls-verify=false", "--raw", f"docker://{name}")
 
 
 def tags(address: str, repository: str) -> list[str]:
@@ -196,6 +130,19 @@ def test_helm_installs_from_the_registry(publish: Publish, address: str, tmp_pat
     )
     named = {line.split()[-1] for line in rendered.splitlines() if " image: " in line}
     assert named == {f"{image[0].rpartition(':')[0]}@{image[1]}"}
+
+
+def test_a_chart_takes_its_image_from_its_home(tmp_path: Path) -> None:
+    home = "registry.test:5000/sky"
+    pack_chart(ROOT / "charts" / "stampede", str(tool("helm")), tmp_path, 1, home)
+    (chart,) = tmp_path.glob("stampede-*.tgz")
+    with tarfile.open(chart) as tar:
+        about, values = (
+            yaml.safe_load(tar.extractfile(f"stampede/{name}.yaml")) for name in ("Chart", "values")
+        )
+    assert values["image"]["repository"] == f"{home}/stampede"
+    (image,) = yaml.safe_load(about["annotations"]["artifacthub.io/images"])
+    assert image["image"] == f"{home}/stampede:{VERSION}"
 
 
 def test_the_same_release_again_changes_nothing(

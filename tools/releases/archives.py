@@ -3,14 +3,21 @@
 import gzip
 import hashlib
 import io
+import re
 import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
 
+# Where the chart names the image: in values.yaml, and among Chart.yaml's annotations.
+_HOME = re.compile(r"^(image:\n(?:  .*\n)*?  repository: |      image: )[^\s:]+", re.MULTILINE)
 
-def pack_chart(chart: Path, helm: str, out: Path, epoch: int) -> None:
-    """Package a chart as Helm does, but with `epoch` as the date of every file, sorted by name."""
+
+def pack_chart(chart: Path, helm: str, out: Path, epoch: int, registry: str = "") -> None:
+    """Package a chart as Helm does, but with `epoch` as the date of every file, sorted by name.
+
+    Its image is by default the one in `registry`, ``HOST/PATH``.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         subprocess.run(
             [helm, "package", chart, "--destination", temporary],
@@ -24,8 +31,20 @@ def pack_chart(chart: Path, helm: str, out: Path, epoch: int) -> None:
                 for member in tar
                 if member.isfile()
             }
+        if registry:
+            _set_home(files, registry)
         with (out / packed.name).open("wb") as target:
             target.write(_compressed(files, epoch))
+
+
+def _set_home(files: dict[str, bytes], registry: str) -> None:
+    """Put the image's address into the files of a chart where they name it."""
+    for name in ("stampede/values.yaml", "stampede/Chart.yaml"):
+        text = files[name].decode()
+        text, changes = _HOME.subn(rf"\g<1>{registry}/stampede", text)
+        if changes != 1:
+            raise ValueError(f"{name} names the image {changes} times, not once")
+        files[name] = text.encode()
 
 
 def digests(directory: Path) -> str:

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from releases.layout import Layout
@@ -28,14 +29,14 @@ class Repository:
 
         Raises `RegistryError` if the registry does not tell.
         """
-        separator = "@" if tag.startswith("sha256:") else ":"
-        source = f"docker://{self.name}{separator}{tag}"
-        done = self._skopeo("inspect", f"--tls-verify={self._tls}", "--raw", source)
+        address = self._address(tag)
+        done = self._skopeo("inspect", f"--tls-verify={self._tls}", "--raw", address)
         if done.returncode:
             said = done.stderr.decode(errors="replace")
             if _MISSING.search(said):
                 return None
-            raise RegistryError(f"{self.name}{separator}{tag} cannot be read: {_reason(said)}")
+            name = address.removeprefix("docker://")
+            raise RegistryError(f"{name} cannot be read: {_reason(said)}")
         return f"sha256:{sha256(done.stdout).hexdigest()}", json.loads(done.stdout)
 
     def push(self, layout: Layout, name: str, tag: str) -> None:
@@ -43,12 +44,29 @@ class Repository:
 
         Raises `RegistryError`.
         """
-        options = ("--quiet", "--all", "--preserve-digests", f"--dest-tls-verify={self._tls}")
-        source = f"oci:{layout.directory}:{name}"
-        done = self._skopeo("copy", *options, source, f"docker://{self.name}:{tag}")
+        self._copy(f"oci:{layout.directory}:{name}", self._address(tag), "dest")
+
+    def push_folder(self, folder: Path, tag: str) -> None:
+        """Copy what `save_folder` wrote, byte for byte. Raises `RegistryError`."""
+        self._copy(f"dir:{folder}", self._address(tag), "dest")
+
+    def save_folder(self, tag: str, folder: Path) -> None:
+        """Copy what has this tag or digest into a folder, byte for byte, with all architectures.
+
+        Raises `RegistryError`.
+        """
+        self._copy(self._address(tag), f"dir:{folder}", "src")
+
+    def _address(self, tag: str) -> str:
+        return f"docker://{self.name}{'@' if tag.startswith('sha256:') else ':'}{tag}"
+
+    def _copy(self, source: str, target: str, side: str) -> None:
+        options = ("--quiet", "--all", "--preserve-digests", f"--{side}-tls-verify={self._tls}")
+        done = self._skopeo("copy", *options, source, target)
         if done.returncode:
-            said = done.stderr.decode(errors="replace")
-            raise RegistryError(f"{self.name}:{tag} cannot be pushed: {_reason(said)}")
+            said = _reason(done.stderr.decode(errors="replace"))
+            name = (target if side == "dest" else source).removeprefix("docker://")
+            raise RegistryError(f"{name} cannot be copied: {said}")
 
     @staticmethod
     def _skopeo(*arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -43,6 +43,7 @@ PROGRAMS = (
     Program("operator", "ghcr.io/kedacore/keda"),
     Program("adapter", "ghcr.io/kedacore/keda-metrics-apiserver"),
 )
+WEBHOOKS = "ghcr.io/kedacore/keda-admission-webhooks"  # what KEDA's own installation also has
 
 
 def up(cluster: Cluster) -> Kubectl:
