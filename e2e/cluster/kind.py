@@ -1,4 +1,4 @@
-"""kind: a node in a container.
+"""kind: each node in a container.
 
 `Kind` uses the Docker daemon that responses, which pulls kind's own node image. `BuiltKind` needs
 neither: it starts a daemon of its own, with a node image made here.
@@ -15,11 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
+
+import yaml
 
 from e2e.cluster import knative
 from e2e.cluster.built import binaries, docker, go_modules, images, kind_image
-from e2e.cluster.kubectl import Kubectl
-from e2e.cluster.places import CLUSTER, IMAGES, INGRESS_PORT, LOGS, ROOT
+from e2e.cluster.kubectl import APPLY, Kubectl
+from e2e.cluster.places import BUILT, CLUSTER, IMAGES, INGRESS_PORT, LOGS, ROOT
 from e2e.cluster.steps import Failed, run, step, wait_until
 
 NAME = "stampede"  # as e2e/kind.yaml says
@@ -43,8 +46,21 @@ def docker_pulls() -> bool:
     return not has.returncode or not subprocess.run(["docker", "pull", found[1]]).returncode
 
 
+def config() -> dict[str, Any]:
+    """`e2e/kind.yaml`, and as many workers as `WORKERS` says; none without it.
+
+    Raises `Failed` if that is no number.
+    """
+    config: dict[str, Any] = yaml.safe_load((ROOT / "e2e" / "kind.yaml").read_text())
+    given = os.environ.get("WORKERS") or "0"
+    if not (given.isascii() and given.isdecimal()):
+        raise Failed(f"WORKERS={given}: it must be a number; 0 makes a cluster of one node")
+    config["nodes"] += [{"role": "worker"} for _ in range(int(given))]
+    return config
+
+
 class Kind:
-    """A kind cluster of one node."""
+    """A kind cluster: a control plane, and as many workers as `WORKERS` says."""
 
     name = "kind"
     kubeconfig = CLUSTER / "kubeconfig"
@@ -70,7 +86,7 @@ class Kind:
         self.build()
         if not self.running:
             with step("kind create cluster"):
-                self._create(ROOT / "e2e" / "kind.yaml")
+                self._create(config())
         self.load(*images.build_all())
         with ThreadPoolExecutor(1) as pool:
             loading = pool.submit(self.load, *archives)
@@ -84,10 +100,10 @@ class Kind:
             loaded_file.unlink()
 
     def restart(self) -> None:
-        """Restart the node as after a power failure."""
+        """Restart all nodes as after a power failure."""
         begin = datetime.now(UTC)
-        self._docker("restart", "--time=0", _CONTAINER)
-        late = Failed(f"kind's node is not ready again; look: {self._kubectl} get pods -A")
+        self.docker("restart", "--time=0", *self.nodes)
+        late = Failed(f"kind's nodes are not ready again; look: {self._kubectl} get pods -A")
         wait_until(lambda: knative.delete_leases(self._kubectl), 240, lambda: late)
         wait_until(lambda: knative.is_ready(self._kubectl, begin), 240, lambda: late)
         knative.wait(self._kubectl, self.ingress)
@@ -97,31 +113,47 @@ class Kind:
         """Whether the cluster exists."""
         return NAME in self._kind("get", "clusters").split()
 
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the nodes, which are those of their containers; the control plane is first."""
+        return sorted(self._kind("get", "nodes", f"--name={NAME}").split())
+
+    def docker(self, *arguments: object, log: Path = _LOG) -> str:
+        """Run a command of the Docker that runs the nodes; its output."""
+        return run("docker", *arguments, log=log, env=self._env)
+
     def load(self, *archives: Path) -> None:
-        """Load images from archives as ``docker save`` writes them, except those it has."""
-        node = self._docker("inspect", "--format={{.Id}}", _CONTAINER)
-        images.load_missing(
-            archives,
-            CLUSTER / f"kind-{node.strip()[:12]}.json",
-            lambda archive: self._load_one(archive, LOGS / f"load-{archive.stem}.log"),
-        )
+        """Load images from archives as ``docker save`` writes them, except those it has.
+
+        Workers get those of pods that can run there.
+        """
+        for node in self.nodes:
+            container = self.docker("inspect", "--format={{.Id}}", node)
+            images.load_missing(
+                archives if node == _CONTAINER else filter(images.runs_on_workers, archives),
+                CLUSTER / f"kind-{container.strip()[:12]}.json",
+                lambda archive, node=node: self._load_one(archive, node),
+            )
 
     def status(self) -> str:
         """One line about the cluster's state."""
         return "up" if self.running else "down"
 
-    def _create(self, config: Path) -> None:
-        """Create the node. Images are loaded while it gets ready, and Knative waits for it."""
-        self._kind("create", "cluster", f"--config={config}", f"--kubeconfig={self.kubeconfig}")
+    def _create(self, config: dict[str, Any]) -> None:
+        """Create the nodes. Images are loaded while they get ready, and Knative waits for them."""
+        self._create_from(yaml.safe_dump(config))
 
-    def _load_one(self, archive: Path, log: Path) -> None:
-        self._kind("load", "image-archive", f"--name={NAME}", archive, log=log)
+    def _create_from(self, config: str) -> None:
+        file = CLUSTER / "kind.yaml"
+        file.write_text(config)
+        self._kind("create", "cluster", f"--config={file}", f"--kubeconfig={self.kubeconfig}")
+
+    def _load_one(self, archive: Path, node: str) -> None:
+        line = ("load", "image-archive", f"--name={NAME}", f"--nodes={node}", archive)
+        self._kind(*line, log=_load_log(archive, node))
 
     def _kind(self, *arguments: object, log: Path = _LOG) -> str:
         return run(binaries.tool("kind"), *arguments, log=log, env=self._env)
-
-    def _docker(self, *arguments: object, log: Path = _LOG) -> str:
-        return run("docker", *arguments, log=log, env=self._env)
 
 
 class BuiltKind(Kind):
@@ -167,18 +199,21 @@ class BuiltKind(Kind):
         """Whether the cluster exists and Docker runs."""
         return docker.running() and super().running
 
-    def _create(self, config: Path) -> None:
-        if not self._docker("images", "--quiet", kind_image.name()).strip():
-            self._docker("image", "prune", "--all", "--force")  # those of earlier sources
-            self._docker("load", f"--input={kind_image.build()}")
-        ours = CLUSTER / "kind.yaml"
-        ours.write_text(kind_image.cluster_config(config, docker.LINK.node))
-        super()._create(ours)
+    def _create(self, config: dict[str, Any]) -> None:
+        if not self.docker("images", "--quiet", kind_image.name()).strip():
+            self.docker("image", "prune", "--all", "--force")  # those of earlier sources
+            self.docker("load", f"--input={kind_image.build()}")
+        self._create_from(kind_image.cluster_config(config, docker.LINK.node))
+        self._kubectl(*APPLY, BUILT / "kind_node" / "kube-router.yaml")
 
-    def _load_one(self, archive: Path, log: Path) -> None:
+    def _load_one(self, archive: Path, node: str) -> None:
         """As kind does, but containerd reads a file that the node sees, past Docker."""
         if archive.is_relative_to(IMAGES):
             file = kind_image.ARCHIVES / archive.relative_to(IMAGES)
-            self._docker("exec", _CONTAINER, *_IMPORT, file, log=log)
+            self.docker("exec", node, *_IMPORT, file, log=_load_log(archive, node))
         else:
-            super()._load_one(archive, log)
+            super()._load_one(archive, node)
+
+
+def _load_log(archive: Path, node: str) -> Path:
+    return LOGS / f"load-{archive.stem}-{node}.log"

@@ -13,7 +13,7 @@ import yaml
 
 from e2e.cluster.built.go_modules import pinned_sources
 from e2e.cluster.built.images import EVENTING, SERVING, TRAEFIK
-from e2e.cluster.places import DOMAIN, MANIFESTS, REGISTRY, ROOT
+from e2e.cluster.places import DOMAIN, MANIFESTS, ON_CONTROL_PLANE, REGISTRY, ROOT
 
 Object = dict[str, Any]
 
@@ -37,7 +37,7 @@ _FILES = {
         "third_party/eventing-integrations-latest/*",
     ),
 }
-# There is one node, and one pod of each Deployment.
+# There is one pod of each Deployment, and one node for them.
 _UNWANTED = ("HorizontalPodAutoscaler", "PodDisruptionBudget")
 
 CONFIGURATION = {
@@ -86,10 +86,13 @@ def knative() -> Iterator[Object]:
 
 
 def ingress() -> Iterator[Object]:
-    """Traefik, as people install it, with the image that is built here."""
+    """Traefik, as people install it, with the image that is built here, on the control plane."""
     text = (ROOT / "manifests" / "knative" / "traefik.yaml").read_text()
     text = text.replace(f"docker.io/library/traefik:{TRAEFIK.version}", TRAEFIK.image("traefik"))
-    yield from yaml.safe_load_all(text)
+    for each in yaml.safe_load_all(text):
+        if each["kind"] == "Deployment":
+            each["spec"]["template"]["spec"] |= ON_CONTROL_PLANE
+        yield each
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -114,6 +117,7 @@ def _for_small_machine(each: Object) -> Object:
     if each["kind"] in ("Deployment", "StatefulSet"):
         pod = each["spec"]["template"]["spec"]
         pod.pop("affinity", None)
+        pod |= ON_CONTROL_PLANE
         for container in pod["containers"]:
             resources = container.setdefault("resources", {})
             resources["requests"] = {"cpu": "5m", "memory": "16Mi"}

@@ -17,4 +17,9 @@ LOGS = CLUSTER / "log"
 
 DOMAIN = "example.test"
 INGRESS_PORT = 30080
+# Of pods that are not under test: no worker that a test stops takes them away.
+ON_CONTROL_PLANE = {
+    "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+    "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
+}
 REGISTRY = "dev.local"  # not a real registry: Knative does not resolve its tags

@@ -10,12 +10,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from e2e.cluster import Failed, choose
 from e2e.cluster.built.binaries import tool
 from e2e.cluster.choice import Cluster
 from e2e.cluster.kubectl import APPLY, Kubectl
-from e2e.cluster.places import IMAGES, ROOT
+from e2e.cluster.places import IMAGES, ON_CONTROL_PLANE, ROOT
 from e2e.cluster.steps import exclusive_use, step
 from stampede import __version__
 
@@ -100,8 +103,8 @@ def image(name: str) -> Path:
 def site(kubectl: Kubectl) -> None:
     """Start two Cephs and a Kafka, and create the Secrets that releases need."""
     with step("the site: two Cephs and a Kafka"):
-        for path in (SITE / "namespace.yaml", SITE):
-            kubectl(*APPLY, path)
+        kubectl(*APPLY, SITE / "namespace.yaml")
+        kubectl(*APPLY, "-", stdin=yaml.safe_dump_all(_site_objects()))
         for namespace in NAMESPACES:
             kubectl(*APPLY, "-", stdin=kubectl("create", "namespace", namespace, *DRY_RUN))
             for name, (access, secret) in KEYS.items():
@@ -112,6 +115,15 @@ def site(kubectl: Kubectl) -> None:
                 kubectl(*APPLY, "-", stdin=manifest)
         ready = ("wait", "--for=condition=Ready", "pods", "--all", "--timeout=400s")
         kubectl("--namespace", "site", *ready)
+
+
+def _site_objects() -> Iterator[dict[str, Any]]:
+    """Those of manifests/site. Their data is on one node, which is not a worker that tests stop."""
+    for path in SITE.glob("*.yaml"):
+        for each in yaml.safe_load_all(path.read_text()):
+            if each["kind"] == "StatefulSet":
+                each["spec"]["template"]["spec"] |= ON_CONTROL_PLANE
+            yield each
 
 
 def require_ceph(kubectl: Callable[..., str], version: str) -> None:

@@ -51,7 +51,7 @@ class Release:
 
     def rendered(self, template: str, *options: str) -> list[dict[str, Any]]:
         """What a template of the chart makes of the values that are set, and of others."""
-        (node,) = self.cluster.get("nodes", "default")
+        node, *_ = self.cluster.get("nodes", "default")
         line = (
             *("template", self.name, CHART, "--namespace", self.name, "--values", self.values),
             *("--kube-version", node["status"]["nodeInfo"]["kubeletVersion"]),

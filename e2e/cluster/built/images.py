@@ -77,6 +77,13 @@ def archive_path(image: str) -> Path:
     return IMAGES / (image.removeprefix(f"{REGISTRY}/").replace(":", "-") + ".tar")
 
 
+def runs_on_workers(archive: Path) -> bool:
+    """Whether pods of an image can run on a worker; the others are pinned to the control plane."""
+    pinned = {*SERVING.images, *EVENTING.images, *TRAEFIK.images} - {SERVING.image("queue")}
+    site = ("stampede-ceph.tar", "stampede-kafka.tar")
+    return archive.name not in site and archive not in map(archive_path, pinned)
+
+
 def build_all() -> list[Path]:
     """Build all images that are missing; the archives of all."""
     for image, program in _OUR_PROGRAMS.items():

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -50,23 +51,22 @@ def build() -> Path:
     return archive
 
 
-def cluster_config(path: Path, address: str) -> str:
+def cluster_config(config: dict[str, Any], address: str) -> str:
     """A kind cluster's configuration, changed for this image, and to listen at an address."""
-    config = yaml.safe_load(path.read_text())
     text = (_FILES / "cluster.yaml").read_text()
     text = text.replace("COREDNS", go_modules.pinned_version(binaries.COREDNS))
     config |= yaml.safe_load(
         text.replace("KUBERNETES", go_modules.pinned_version(binaries.KUBERNETES))
     )
     config["networking"]["apiServerAddress"] = address
-    (node,) = config["nodes"]
-    node["image"] = name()
-    node["extraPortMappings"] = [
+    config["nodes"][0]["extraPortMappings"] = [
         {"containerPort": INGRESS_PORT, "hostPort": INGRESS_PORT, "listenAddress": address}
     ]
-    node["extraMounts"] = [
-        {"hostPath": str(IMAGES), "containerPath": str(ARCHIVES), "readOnly": True}
-    ]
+    for node in config["nodes"]:
+        node["image"] = name()
+        node["extraMounts"] = [
+            {"hostPath": str(IMAGES), "containerPath": str(ARCHIVES), "readOnly": True}
+        ]
     return yaml.safe_dump(config)
 
 

@@ -14,6 +14,12 @@ from e2e.cluster.kind import BuiltKind, Kind
 from e2e.cluster.places import BUILT, INGRESS_PORT, ROOT
 
 CONFIG = ROOT / "e2e" / "kind.yaml"
+NODE = f"{kind.NAME}-control-plane"
+
+
+@pytest.fixture(autouse=True)
+def _one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORKERS", raising=False)
 
 
 def test_the_ingress_port_is_mapped_to_this_machine() -> None:
@@ -28,7 +34,7 @@ def test_the_page_about_a_cluster_names_the_kubeconfig() -> None:
 
 
 def test_a_cluster_of_the_built_image_pulls_nothing_and_can_be_reached() -> None:
-    config = yaml.safe_load(kind_image.cluster_config(CONFIG, docker.LINK.node))
+    config = yaml.safe_load(kind_image.cluster_config(kind.config(), docker.LINK.node))
     (node,) = config["nodes"]
     assert node["image"] == kind_image.name()
     assert BuiltKind.ingress == f"{node['extraPortMappings'][0]['listenAddress']}:{INGRESS_PORT}"
@@ -40,6 +46,41 @@ def test_a_cluster_of_the_built_image_pulls_nothing_and_can_be_reached() -> None
     assert f"#{images.PAUSE_IMAGE}#" in (BUILT / "kind_node" / "Dockerfile").read_text()
 
 
+def test_workers_are_as_many_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKERS", "2")
+    given = yaml.safe_load(kind_image.cluster_config(kind.config(), docker.LINK.node))
+    first, *workers = given["nodes"]
+    assert [each["role"] for each in given["nodes"]] == ["control-plane", "worker", "worker"]
+    assert all(each["image"] == kind_image.name() for each in workers)
+    assert all(each["extraMounts"] == first["extraMounts"] for each in workers)
+    assert not any("extraPortMappings" in each for each in workers)  # the host has one such port
+    monkeypatch.setenv("WORKERS", "two")
+    with pytest.raises(Failed, match="WORKERS=two: it must be a number"):
+        kind.config()
+
+
+def test_workers_get_the_images_of_pods_that_run_there(
+    monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    loaded: list[tuple[str, str]] = []
+    archives = []
+    for name in ("queue", "activator"):
+        (place / name).write_bytes(name.encode())
+        images.write_program_image(place / name, images.SERVING.image(name))
+        archives.append(images.archive_path(images.SERVING.image(name)))
+    cluster, worker = BuiltKind(), f"{kind.NAME}-worker"
+    nodes = [f"{kind.NAME}-control-plane", worker]
+    monkeypatch.setattr(BuiltKind, "nodes", nodes)
+    monkeypatch.setattr(cluster, "docker", lambda *line: f"id-of-{nodes.index(line[-1])}")
+    monkeypatch.setattr(
+        cluster, "_load_one", lambda archive, node: loaded.append((archive.name, node))
+    )
+    cluster.load(*archives)
+    assert sorted(loaded) == sorted(
+        [*((each.name, nodes[0]) for each in archives), (archives[0].name, worker)]
+    )
+
+
 def test_the_node_reads_archives_that_it_sees_and_kind_sends_others(
     monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
@@ -47,7 +88,7 @@ def test_the_node_reads_archives_that_it_sees_and_kind_sends_others(
 
     def run(*command: object, **_: object) -> str:
         lines.append(" ".join(map(str, command)))
-        return "0123456789abcdef"
+        return NODE if "nodes" in command else "0123456789abcdef"
 
     def archive(name: str) -> Path:
         (place / name).write_bytes(name.encode())
@@ -59,7 +100,7 @@ def test_the_node_reads_archives_that_it_sees_and_kind_sends_others(
     monkeypatch.setattr(binaries, "tool", lambda name: Path(name))
     BuiltKind().load(seen, sent)
     assert any(line.endswith(f" {kind_image.ARCHIVES}/{seen.name}") for line in lines)
-    assert f"kind load image-archive --name={kind.NAME} {sent}" in lines
+    assert f"kind load image-archive --name={kind.NAME} --nodes={NODE} {sent}" in lines
 
 
 def test_runc_gets_no_capability_that_the_machine_may_lack(tmp_path: Path) -> None:

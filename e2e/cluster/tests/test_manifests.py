@@ -8,7 +8,7 @@ import pytest
 
 from e2e.cluster import manifests
 from e2e.cluster.built import images
-from e2e.cluster.places import INGRESS_PORT, REGISTRY
+from e2e.cluster.places import INGRESS_PORT, ON_CONTROL_PLANE, REGISTRY
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,13 @@ def test_no_image_needs_pulling(objects: list[dict[str, Any]]) -> None:
     named = re.findall(r"'image': '([^']*)'", str(objects))
     assert named
     assert [name for name in named if not name.startswith(f"{REGISTRY}/")] == []
+
+
+def test_no_worker_has_pods_of_knative_or_its_ingress(objects: list[dict[str, Any]]) -> None:
+    kinds = ("Deployment", "StatefulSet")
+    pods = [each["spec"]["template"]["spec"] for each in objects if each["kind"] in kinds]
+    assert pods
+    assert [pod for pod in pods if not ON_CONTROL_PLANE.items() <= pod.items()] == []
 
 
 def test_names_are_unique(objects: list[dict[str, Any]]) -> None:
