@@ -21,7 +21,10 @@ EXAMPLES = ROOT / "docs" / "how-to" / "gitops"
 # As Argo CD renders: it tells the cluster's versions, and `lookup` finds nothing.
 TOLD = ("--api-versions", "serving.knative.dev/v1", "--api-versions", "v1/Secret")
 KAFKA = '{"kind": "kafka", "epoch": "1", "bootstrapServers": ["kafka:9092"], "topics": ["a"]}'
-GIVEN = ("--set", "store.url=http://ceph:8000/stampede,store.existingSecret=ceph-keys")
+GIVEN = (
+    *("--set", "store.url=http://ceph:8000/stampede,store.existingSecret=ceph-keys"),
+    *("--set", "image.repository=registry.example.org/stampede"),
+)
 # What the chart looks up: its own Secret, and for the notes the Services of Knative.
 RESOURCES = {"/api/v1": "Secret", "/apis/serving.knative.dev/v1": "Service"}
 SCRIPT = CHART / "files" / "senders.py"

@@ -12,7 +12,10 @@ from rendering import CHART, ROOT, Object, containers, pods, template
 PAGE = (ROOT / "docs" / "how-to" / "secrets-of-others.md").read_text()
 BLOCKS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 CLAIM, USER, PASSWORD, CERTIFICATE, EXTERNAL = BLOCKS
-STORE = {"store": {"url": "http://ceph:8000/stampede", "existingSecret": "ceph-keys"}}
+STORE = {
+    "image": {"repository": "registry.example.org/stampede"},
+    "store": {"url": "http://ceph:8000/stampede", "existingSecret": "ceph-keys"},
+}
 KEY = {"eventKey": {"value": "a-key-of-the-tests"}}
 Mapped = dict[str, dict[str, str]]
 

@@ -24,8 +24,8 @@ Named = dict[tuple[str, str], Object]
 
 
 def rendered_by(chart: Path, values: Path) -> Named:
-    """The objects of a chart by kind and name."""
-    done = template("--values", values, chart=chart)
+    """The objects of a chart by kind and name, rendered as in an upgrade."""
+    done = template("--is-upgrade", "--values", values, chart=chart)
     assert done.returncode == 0, done.stderr
     objects = (each for each in yaml.load_all(done.stdout, LOADER) if each)
     return {(each["kind"], each["metadata"]["name"]): each for each in objects}

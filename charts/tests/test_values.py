@@ -79,6 +79,7 @@ def test_the_error_names_a_wrong_value(value: str, path: str) -> None:
 
 # Contradictory values, and part of the error.
 CONTRADICTIONS: list[tuple[list[str], str]] = [
+    (["image.repository="], "image.repository is not set: this chart was made for no registry"),
     (["store.url=", "store.accessKey=", "store.secretKey="], "store.url is not set"),
     (["store.existingSecret=a"], "store.existingSecret is set and keys are given as values"),
     (["store.secretKey="], "store.url is set without keys"),

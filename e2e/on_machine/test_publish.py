@@ -118,7 +118,7 @@ def test_helm_installs_from_the_registry(publish: Publish, address: str, tmp_pat
     values = {
         "store.url": "http://s3.example.org/stampede",
         "store.existingSecret": "store-keys",
-        "image.repository": image[0].rpartition(":")[0],
+        "image.repository": image[0].rpartition(":")[0],  # this chart was packed for no registry
         "image.digest": image[1],
         "eventKey.value": "the-key-of-this-test",
     }

@@ -5,6 +5,9 @@
 {{- if gt (len (include "stampede.fullname" .)) 30 -}}
 {{- fail (printf "the name %s is longer than 30 characters, too long for a prefix of pod names. Set fullnameOverride" (include "stampede.fullname" .)) -}}
 {{- end -}}
+{{- if not (or .Values.image.repository .Release.IsUpgrade) -}}
+{{- fail "image.repository is not set: this chart was made for no registry. Give the image's name there, without tag, or install the chart of a release: helm install NAME oci://REGISTRY/charts/stampede. If the image is on the nodes: image.repository=dev.local/stampede" -}}
+{{- end -}}
 {{- if not .Values.store.url -}}
 {{- fail "store.url is not set: give the S3 bucket as http(s)://HOST:PORT/BUCKET" -}}
 {{- end -}}

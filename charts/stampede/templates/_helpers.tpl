@@ -31,7 +31,8 @@ helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
 
 {{/* The image. `global.imageRegistry` replaces the registry of its repository: what comes before the first slash and looks like a host. */}}
 {{- define "stampede.image" -}}
-{{- $repository := .Values.image.repository -}}
+{{- /* Releases of the chart before 0.2.0 had this default. */}}
+{{- $repository := .Values.image.repository | default (.Release.IsUpgrade | ternary "dev.local/stampede" "") -}}
 {{- with (.Values.global).imageRegistry -}}
 {{- $repository = printf "%s/%s" (trimSuffix "/" .) (regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" $repository "") -}}
 {{- end -}}
