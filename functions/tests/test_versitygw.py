@@ -49,9 +49,10 @@ def contents(objects: Objects) -> dict[str, bytes]:
 def test_check_store_finds_nothing_wrong(environment: Settings, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["check-store", "--data", str(tmp_path)])
     assert done.exit_code == 0, done.output
-    lines = done.output.splitlines()
+    *lines, times = done.output.splitlines()
     assert len(lines) == 10
     assert all(line.endswith(": ok") for line in lines), lines
+    assert times.startswith("times of requests, p50/p99: write ")
     assert contents(open_objects(environment)) == {}
 
 
