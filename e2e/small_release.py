@@ -36,13 +36,19 @@ class Image(NamedTuple):
 class Dist:
     """A release in a directory, whose image is one small file."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, registry: str) -> None:
         self.directory = directory
         directory.mkdir()
-        pack_chart(ROOT / "charts" / "stampede", str(tool("helm")), directory, 1)
+        self.pack(registry)
         self.add_provenance(changed=False)
         for architecture in ("amd64", "arm64"):
             self.add_image(architecture, "the program")
+
+    def pack(self, registry: str) -> None:
+        """Make the chart for a registry, ``HOST/PATH``."""
+        chart = ROOT / "charts" / "stampede"
+        pack_chart(chart, str(tool("helm")), self.directory, 1, registry)
+        self.sum()
 
     def add_provenance(self, changed: bool) -> None:
         made = text(provenance(ROOT, VERSION, COMMIT, changed))

@@ -58,7 +58,7 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Two]:
         both = {"auths": logins[0]["auths"] | logins[1]["auths"]}
         (tmp_path / "config.json").write_text(json.dumps(both))
         monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "config.json"))
-        dist = Dist(tmp_path / "dist")
+        dist = Dist(tmp_path / "dist", f"{source.address}/{PATH}")
         key = str(make_key(tmp_path / "key.pem"))
         release = f"{source.address}/{PATH}"
         subprocess.run(

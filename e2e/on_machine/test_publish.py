@@ -25,8 +25,8 @@ from releases.layout import configuration
 
 
 @pytest.fixture
-def dist(tmp_path: Path) -> Dist:
-    return Dist(tmp_path / "dist")
+def dist(tmp_path: Path, address: str) -> Dist:
+    return Dist(tmp_path / "dist", f"{address}/{PATH}")
 
 
 @pytest.fixture
@@ -118,7 +118,6 @@ def test_helm_installs_from_the_registry(publish: Publish, address: str, tmp_pat
     values = {
         "store.url": "http://s3.example.org/stampede",
         "store.existingSecret": "store-keys",
-        "image.repository": image[0].rpartition(":")[0],  # this chart was packed for no registry
         "image.digest": image[1],
         "eventKey.value": "the-key-of-this-test",
     }
@@ -180,9 +179,7 @@ def test_another_content_of_a_version_is_refused(
 def test_a_version_is_not_half_another(publish: Publish, dist: Dist, address: str) -> None:
     """The chart is another, and the image is not there: neither is pushed."""
     pushed(publish())
-    (chart,) = dist.directory.glob("*.tgz")
-    chart.write_bytes(chart.read_bytes() + b"\0")
-    dist.sum()
+    dist.pack(f"{address}/other")
     name = f"docker://{address}/{PATH}/charts/stampede:{VERSION}"
     other = name.replace(PATH, "other")
     skopeo("copy", "--src-tls-verify=false", "--dest-tls-verify=false", name, other)
@@ -266,13 +263,20 @@ def test_a_signature_of_another_key_is_not_replaced(
     assert ".sig is another signature" in refused.stderr
 
 
-def test_what_cannot_be_published_is_named(publish: Publish, dist: Dist, tmp_path: Path) -> None:
+def test_what_cannot_be_published_is_named(
+    publish: Publish, dist: Dist, address: str, tmp_path: Path
+) -> None:
     def refusal(*options: object) -> str:
         done = publish(*options)
         assert (done.returncode, done.stdout) == (1, ""), done.stderr
         (line,) = done.stderr.splitlines()
         return line
 
+    dist.pack("registry.test/sky")
+    assert "the chart was made for the image registry.test/sky/stampede: make it" in refusal()
+    dist.pack("")
+    assert "the chart was made for no registry: make it with tools/release" in refusal()
+    dist.pack(f"{address}/{PATH}")
     (tmp_path / "no-key").write_text("hello")
     assert "no-key is not a private key in PEM" in refusal("--key", tmp_path / "no-key")
     dist.add_provenance(changed=True)
@@ -300,6 +304,7 @@ def test_without_a_login_the_registry_refuses(
 
 
 def test_a_registry_that_does_not_answer_is_named(dist: Dist) -> None:
+    dist.pack("127.0.0.1:1/sky")
     line = [sys.executable, PUBLISH, "127.0.0.1:1/sky", "--from", str(dist.directory)]
     done = subprocess.run(line, capture_output=True, text=True)
     assert done.returncode == 1

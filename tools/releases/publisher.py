@@ -21,6 +21,7 @@ class Release(NamedTuple):
     images: Mapping[str, Path]  # by architecture
     chart: Path
     about: Mapping[str, Any]  # the chart's Chart.yaml
+    home: str  # the name of the image that the chart takes by default
     predicate: Mapping[str, Any]
 
     @property
@@ -37,7 +38,10 @@ class Release(NamedTuple):
         check_sums(directory)
         (chart,) = directory.glob("stampede-*.tgz")
         with tarfile.open(chart) as tar:
-            about = yaml.safe_load(tar.extractfile("stampede/Chart.yaml"))  # type: ignore[arg-type]
+            about, values = (
+                yaml.safe_load(tar.extractfile(f"stampede/{name}.yaml"))  # type: ignore[arg-type]
+                for name in ("Chart", "values")
+            )
         (predicate,) = directory.glob("stampede-*.provenance.json")
         found = json.loads(predicate.read_text())
         commit, changed = provenance.made_of(found)
@@ -46,7 +50,8 @@ class Release(NamedTuple):
                 f"{directory} was made of files that are not those of commit {commit}: "
                 "commit them, and make the release again"
             )
-        return cls(by_architecture(directory.glob("stampede-*.image.tar")), chart, about, found)
+        images = by_architecture(directory.glob("stampede-*.image.tar"))
+        return cls(images, chart, about, values["image"]["repository"], found)
 
 
 def check_sums(directory: Path) -> None:
@@ -101,9 +106,14 @@ class Publisher:
         Raises
         ------
         RegistryError
-            The registry has something else under this version, or does not work.
+            The chart takes another image by default, or the registry has something else under
+            this version, or does not work.
         """
         image = Repository(f"{self._registry}/stampede")
+        if release.home != image.name:
+            made_for = f"the image {release.home}" if release.home else "no registry"
+            advice = f"tools/release --registry {self._registry}"
+            raise RegistryError(f"the chart was made for {made_for}: make it with {advice}")
         chart = Repository(f"{self._registry}/charts/stampede")
         # Look at both before one is pushed: a version is not to be half another's.
         there = {

@@ -10,13 +10,11 @@ from collections import Counter
 from pathlib import Path
 
 from stampede import __version__
-from stampede.alerts.columns import DETECTION
 from stampede_local.demo import oracle
 from tests.support.releases import contents
 from tests.support.releases.bucket import PROGRAMMES, fill
-from tests.support.releases.contents import Names
 from tests.support.releases.kept import Release
-from tests.support.releases.sent import mixed, stored
+from tests.support.releases.sent import mixed, names_of, stored
 
 
 def main() -> None:
@@ -36,21 +34,6 @@ def main() -> None:
     release.file.write_text(json.dumps(document, indent=1) + "\n")
     size = sum(path.stat().st_size for path in release.bucket.rglob("*") if path.is_file())
     print(f"{len(objects)} objects, {size:,} bytes: {release.bucket}")
-
-
-def names_of(messages: list[bytes]) -> Names:
-    """Everything that is in these alerts."""
-    heads = [oracle.head(message) for message in messages]
-    places = {
-        (row["ra"], row["dec"]) for message in messages for row in oracle.detections(message)[:1]
-    }
-    return Names(
-        alerts=sorted({f"{head['survey']}/{head['alert_id']}" for head in heads}),
-        objects=sorted({head["object_id"] for head in heads}),
-        columns=DETECTION.names,
-        cones=sorted(map(list, places)),
-        nights=sorted({int(head["mjd"]) for head in heads}),
-    )
 
 
 def check(said: dict, messages: list[bytes]) -> None:

@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from functools import partial
 from unittest.mock import patch
 
+from stampede.alerts.columns import DETECTION
 from stampede_local.demo import oracle
 from stampede_simulator import cutout_images, lsst
 from stampede_simulator.alert_bytes import SimulatedAlert
 from stampede_simulator.simulator import Fields, Mix, Simulator
 from tests.support.alerts import fits_files, made_alerts, mixed_programmes
+from tests.support.releases.contents import Names
 
 SIDE = 9
 """Pixels of an image, so that the bucket is small."""
@@ -78,3 +80,18 @@ def stored() -> list[bytes]:
     alerts = simulated()
     some = [alert.body for night in alerts.values() for alert in night]
     return [*some, *mixed(), moved(alerts["lsst", 61012][0])]
+
+
+def names_of(messages: list[bytes]) -> Names:
+    """Everything that is in these alerts."""
+    heads = [oracle.head(message) for message in messages]
+    places = {
+        (row["ra"], row["dec"]) for message in messages for row in oracle.detections(message)[:1]
+    }
+    return Names(
+        alerts=sorted({f"{head['survey']}/{head['alert_id']}" for head in heads}),
+        objects=sorted({head["object_id"] for head in heads}),
+        columns=DETECTION.names,
+        cones=sorted(map(list, places)),
+        nights=sorted({int(head["mjd"]) for head in heads}),
+    )
