@@ -1,10 +1,13 @@
 """No read fails and no alert is lost while the chart is upgraded."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from e2e.cluster.existing import ExistingCluster
 from e2e.commands import until
+from e2e.on_cluster.earlier import REPOSITORY, last_release
 from e2e.on_cluster.load import (
     assert_all_of_it_is_stored,
     reads,
@@ -12,11 +15,9 @@ from e2e.on_cluster.load import (
     simulated_alerts,
 )
 from e2e.on_cluster.release import Release
-from e2e.places import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
-EARLIER = ROOT / "charts" / "tests" / "earlier" / "stampede-0.1.0.tgz"
 LIMIT = "the limit is"  # part of the reason of a dead letter that is too large
 # Print the names of the store's topics, without those that RGW makes for each notification.
 TOPICS = """
@@ -28,12 +29,15 @@ print(*(name for name in names if "_" not in name))
 """
 
 
-def test_to_an_earlier_chart_and_back_with_poison_alerts(release: Release) -> None:
-    """N to N-1 to N under load; what N-1 refuses by a size limit, N replays.
+def test_to_the_last_release_and_back_with_poison_alerts(release: Release, tmp_path: Path) -> None:
+    """N to N-1 to N under load, chart and image; what N-1 refuses by a size limit, N replays.
 
-    Notifications arrive after each change. The earlier chart runs the present image: only charts
-    are kept, not images.
+    Notifications arrive after each change.
     """
+    if isinstance(release.cluster.backend, ExistingCluster):
+        pytest.skip("the nodes of this cluster take no images from here")
+    earlier = last_release(tmp_path / "earlier")
+    release.cluster.backend.load(earlier.archive)
     _, alerts = simulated_alerts(56, 500)
     limit = sorted(len(alert.body) for alert in alerts)[-50]  # 50 alerts are at least as large
 
@@ -44,17 +48,21 @@ def test_to_an_earlier_chart_and_back_with_poison_alerts(release: Release) -> No
     def topics() -> list[str]:
         return sorted(release.python(TOPICS).split())
 
-    named = topics()
+    named, now = topics(), release.image()
     with reads(release, 55):
         before = {pod["metadata"]["name"] for pod in release.pods("read")}
-        release.install(chart=EARLIER, settings__max_alert_bytes=limit)
+        values = earlier.values(settings__max_alert_bytes=limit)
+        release.install(chart=earlier.chart, **values)
+        assert release.image() == f"{REPOSITORY}:{earlier.version}"
         assert "stampede-stampede" in topics()
         with ThreadPoolExecutor(1) as pool:
             sending = pool.submit(simulate, release, 56, 500, 20)
             until(lambda: refused() > 5, 180, 2)
-            release.install(settings__max_alert_bytes=16 << 20)
+            present = dict.fromkeys(earlier.values())  # none is set any more
+            release.install(**present, settings__max_alert_bytes=16 << 20)
             sending.result()
         release.wait_until_stored(seconds=400)
+    assert release.image() == now
     assert before.isdisjoint(pod["metadata"]["name"] for pod in release.pods("read"))
     assert topics() == named == ["stampede-stampede-stampede-stampede"]
     release.stampede("deadletters", "replay", "--all", check=False, seconds=300)
