@@ -120,6 +120,15 @@ class BackgroundCommand:
         """Child processes, and their children."""
         return psutil.Process(self.child.pid).children(recursive=True)
 
+    def kill(self) -> None:
+        """Kill every process at once, as a machine that loses its power."""
+        descendants = self.descendants()
+        os.killpg(self.child.pid, signal.SIGKILL)
+        for each in descendants:
+            if is_running(each):
+                each.kill()
+        self.child.wait()
+
     def stop(self, number: signal.Signals = signal.SIGINT) -> CommandResult:
         """Press Ctrl-C. Every process of its session must end, those that it just started too.
 

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import yaml
 
@@ -11,7 +10,7 @@ from e2e.cluster.built.binaries import tool
 from e2e.places import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
-from images.archive import write_image, write_layer
+from images.archive import write_program
 from releases.archives import digests, pack_chart
 from releases.provenance import provenance, text
 
@@ -19,18 +18,6 @@ VERSION = yaml.safe_load((ROOT / "charts" / "stampede" / "Chart.yaml").read_text
 PUBLISH = str(ROOT / "tools" / "publish")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 PATH = "sky/alerts"  # within the registry
-
-
-class Layer(NamedTuple):
-    tar: Path
-    digest: str
-
-
-class Image(NamedTuple):
-    layers: tuple[Layer, ...]
-    env: dict[str, str]
-    user: str = "65532:65532"
-    entrypoint: tuple[str, ...] = ("/app",)
 
 
 class Dist:
@@ -59,9 +46,9 @@ class Dist:
         scratch = self.directory.with_name("scratch")
         (scratch / "files").mkdir(parents=True, exist_ok=True)
         (scratch / "files" / "app").write_text(f"{content} of {architecture}")
-        layer = Layer(scratch / "layer.tar", write_layer(scratch / "files", scratch / "layer.tar"))
         archive = self.directory / f"stampede-{VERSION}.{name or architecture}.image.tar"
-        write_image(Image((layer,), {}), f"dev.local/stampede:{VERSION}", archive, architecture)
+        tag = f"dev.local/stampede:{VERSION}"
+        write_program(scratch / "files", tag, archive, of=architecture)
         self.sum()
         return archive
 

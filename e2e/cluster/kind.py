@@ -1,6 +1,6 @@
 """kind: each node in a container.
 
-`Kind` uses the Docker daemon that responses, which pulls kind's own node image. `BuiltKind` needs
+`Kind` uses the Docker daemon that answers, which pulls kind's own node image. `BuiltKind` needs
 neither: it starts a daemon of its own, with a node image made here.
 
 Knative's images and manifests are the same.

@@ -5,10 +5,9 @@ releases; ``make release`` lists them in images.txt. The modules' own manifests 
 """
 
 import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import yaml
+from tools.releases.manifests import texts_in
 
 from e2e.cluster.built import keda
 from e2e.cluster.built.go_modules import pinned_sources
@@ -69,22 +68,9 @@ def _of_knative(module: ModuleImages) -> tuple[str, ...]:
     programs = {
         found[1]
         for file in files
-        for text in _texts(list(yaml.safe_load_all(file.read_text())))
+        for text in texts_in(file.read_text())
         if (found := _PROGRAM.fullmatch(text))
     }
     return tuple(
         f"gcr.io/knative-releases/{program}:v{release(module)}" for program in sorted(programs)
     )
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """All texts in a document."""
-    match value:
-        case str():
-            yield value
-        case dict():
-            for each in value.values():
-                yield from _texts(each)
-        case list():
-            for each in value:
-                yield from _texts(each)

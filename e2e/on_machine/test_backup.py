@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from e2e.commands import is_running, run, until
+from e2e.commands import run, until
 from e2e.places import ROOT
 from e2e.stampede_up import STORED_SECONDS, StampedeUp, stored_counts
 from stampede_local import installer
@@ -114,12 +113,7 @@ def test_all_but_bucket_and_kafka_is_lost(
 
 def lose(up: StampedeUp) -> None:
     """Kill all processes at once, and delete all that they kept on this machine."""
-    descendants = up.descendants()
-    os.killpg(up.child.pid, signal.SIGKILL)
-    for each in descendants:
-        if is_running(each):
-            each.kill()
-    up.child.wait()
+    up.kill()
     shutil.rmtree(up.data)
 
 

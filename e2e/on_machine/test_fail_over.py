@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
@@ -11,7 +10,7 @@ from string import Template
 
 import pytest
 
-from e2e.commands import is_running, run, until
+from e2e.commands import run, until
 from e2e.places import ROOT
 from e2e.stampede_up import STORED_SECONDS, StampedeUp, stored_counts
 from stampede.config.settings import Settings
@@ -110,12 +109,7 @@ def test_the_first_site_fails_and_comes_back(sites: Sites) -> None:
             each.suspend()  # otherwise it may have copied all before the site fails
         sent += send()
         until(lambda: stored_counts(first.audit())["cutouts"][1] > PART, STORED_SECONDS)
-        descendants = first.descendants()
-        os.killpg(first.child.pid, signal.SIGKILL)
-        for each in descendants:
-            if is_running(each):
-                each.kill()
-        first.child.wait()
+        first.kill()
     assert sites.not_copied()
     sites.first.stop()
 

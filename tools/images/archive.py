@@ -11,7 +11,7 @@ import platform
 import stat
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from images.layers import Image
@@ -33,7 +33,31 @@ def architecture() -> str:
     return _MACHINES.get(platform.machine(), platform.machine())
 
 
-def write_image(image: "Image", name: str, target: Path, of: str = "") -> None:
+class _Layer(NamedTuple):
+    tar: Path
+    digest: str
+
+
+class _Program(NamedTuple):
+    layers: tuple[_Layer, ...]
+    user: str
+    env: dict[str, str]
+    entrypoint: tuple[str, ...]
+
+
+def write_program(
+    files: Path, name: str, target: Path, user: str = "65532:65532", of: str = ""
+) -> None:
+    """Write an archive as `write_image` does, of one layer, `files`, which runs its file ``app``.
+
+    The layer's tar file is written beside `files`.
+    """
+    tar = files.with_name("layer.tar")
+    layer = _Layer(tar, write_layer(files, tar))
+    write_image(_Program((layer,), user, {}, ("/app",)), name, target, of)
+
+
+def write_image(image: "Image | _Program", name: str, target: Path, of: str = "") -> None:
     """Write a ``docker save`` archive of `image`, called `name` (``NAME:TAG``).
 
     Its architecture is `of`, by default this machine's.

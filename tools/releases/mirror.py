@@ -8,8 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-
+from releases.manifests import texts_in
 from releases.registry import RegistryError, Repository
 from releases.signing import tag as signed_tag
 
@@ -82,11 +81,10 @@ def named_in(manifest: str) -> list[Reference]:
     Knative's controller gets some as environment variables or from ConfigMaps.
     """
     names: dict[Reference, None] = {}
-    for document in yaml.safe_load_all(manifest):
-        for text in _texts(document):
-            found = _LINE.fullmatch(text)
-            if found and (found["digest"] or found["tag"]):
-                names[Reference.parse(found[1])] = None
+    for text in texts_in(manifest):
+        found = _LINE.fullmatch(text)
+        if found and (found["digest"] or found["tag"]):
+            names[Reference.parse(found[1])] = None
     return [*names]
 
 
@@ -173,15 +171,3 @@ class Mirror:
 
 def _digest(folder: Path) -> str:
     return f"sha256:{sha256((folder / 'manifest.json').read_bytes()).hexdigest()}"
-
-
-def _texts(value: object) -> Iterator[str]:
-    """All texts in a document."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _texts(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each)

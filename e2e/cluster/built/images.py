@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.images.archive import write_image, write_layer
+from tools.images.archive import write_program
 
 from e2e.cluster import traefik
 from e2e.cluster.built import go_modules
@@ -157,29 +157,14 @@ def _build_module(module: ModuleImages) -> None:
             write_program_image(scratch / Path(program).name, module.image(program))
 
 
-class _Layer(NamedTuple):
-    tar: Path
-    digest: str
-
-
-class _Image(NamedTuple):
-    layers: tuple[_Layer, ...]
-    env: dict[str, str]
-    user: str
-    entrypoint: tuple[str, ...]
-
-
 def write_program_image(program: Path, name: str, user: str = "65532:65532") -> None:
     """Write an image that holds one program and nothing else."""
     with scratch_directory() as scratch:
         (scratch / "files").mkdir()
         program.rename(app := scratch / "files" / "app")
         app.chmod(0o755)
-        tar = scratch / "layer.tar"
-        layer = _Layer(tar, write_layer(scratch / "files", tar))
         IMAGES.mkdir(parents=True, exist_ok=True)
-        image = _Image((layer,), {}, user, ("/app",))
-        write_image(image, name, archive_path(name))
+        write_program(scratch / "files", name, archive_path(name), user)
 
 
 @contextmanager

@@ -217,10 +217,3 @@ class _Process:
                 f"the query takes more than {self._memory >> 20} MB: ask for fewer rows or columns"
             )
         return QueryFailed(f"the process of the query ended (status {status}): try again")
-
-
-def _ipc(rows: pa.Table) -> Any:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return sink.getvalue()
