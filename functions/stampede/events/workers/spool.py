@@ -83,12 +83,19 @@ class SpoolFile:
     def _open(self) -> IO[bytes]:
         """The file, or a new one if the file was removed. Raises `OSError`."""
         if self._file is None or not os.fstat(self._file.fileno()).st_nlink:
+            if self._file is not None:
+                self._file.close()
             self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115
                 suffix=self._suffix, dir=self.directory, delete=False
             )
-            # Unlike `delete`, this says nothing if the directory was removed before.
-            finalize(self._file, Path(self._file.name).unlink, missing_ok=True)
+            finalize(self, _remove, self._file)
         return self._file
+
+
+def _remove(file: IO[bytes]) -> None:
+    """Close a temporary file and delete it, if its directory was not removed before."""
+    file.close()
+    Path(file.name).unlink(missing_ok=True)
 
 
 def _write(file: int, pieces: "Sequence[Bytes]") -> int:

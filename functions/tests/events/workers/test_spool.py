@@ -3,6 +3,7 @@
 import gc
 import shutil
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +37,19 @@ def test_a_directory_that_was_removed_before_is_no_error(
     del file
     gc.collect()
     assert printed == []
+
+
+def test_a_file_goes_with_its_object_in_silence(tmp_path: Path) -> None:
+    """In a cycle too, of which Python may finalize the open file first."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        file = SpoolFile(tmp_path)
+        Path(file.write([b"a"])).unlink()
+        file.write([b"b"])
+        assert len([*tmp_path.iterdir()]) == 1
+        cycle: list[object] = [file, file._file, file._file.file]
+        cycle.append(cycle)
+        del cycle, file
+        gc.collect()
+    assert not [*tmp_path.iterdir()]
+    assert [str(each.message) for each in warned if each.category is ResourceWarning] == []
