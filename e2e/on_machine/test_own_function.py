@@ -7,7 +7,9 @@ import shutil
 import sys
 from collections.abc import Iterator
 from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import urllib3
@@ -118,6 +120,21 @@ def test_every_pack_is_counted_and_what_was_missed_is_a_dead_letter(
         assert example.stored(key, example.broker_url) == 202
     until(lambda: example.counted() == packs, SOON)
     assert len(missed.accepted) == 1
+
+
+def test_a_line_is_printed_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two writes another thread may print, and the lines of both are none."""
+    spec = spec_from_file_location("func", EXAMPLE / "function" / "func.py")
+    func = module_from_spec(spec)
+    spec.loader.exec_module(func)
+    writes: list[str] = []
+    monkeypatch.setattr(func, "count", lambda path, store: 7)
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(write=writes.append, flush=lambda: None))
+    about = {"bucket": {"name": "stampede"}, "object": {"key": "packs/1.parquet"}}
+    function = func.new()
+    function.store = None
+    assert function.answer(SimpleNamespace(get_data=lambda: {"s3": about}))[0] == 200
+    assert [*filter(None, writes)] == ['{"pack": "stampede/packs/1.parquet", "alerts": 7}\n']
 
 
 def test_bad_events_are_dead_letters_and_a_store_that_is_down_is_retried(

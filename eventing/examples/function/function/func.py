@@ -41,7 +41,8 @@ class Function:
             return 400, f"not an event of a stored object: {error!r}"
         try:
             # An event may come twice: what you write must be the same the second time.
-            print(json.dumps({"pack": path, "alerts": count(path, self.store)}), flush=True)
+            line = json.dumps({"pack": path, "alerts": count(path, self.store)})
+            print(f"{line}\n", end="", flush=True)  # in one write: other threads print too
         except FileNotFoundError:  # deleted since, by retention: nothing is left to do
             return 200, "gone"
         except OSError as error:  # the store does not answer
