@@ -14,7 +14,7 @@ from e2e.faults.up import with_ports
 from stampede.store import store_checks
 from stampede.store.open import open_objects
 from stampede.store.step_times import StepTimes
-from stampede.store.store_checks import ENOUGH, StoreCheck
+from stampede.store.store_checks import ENOUGH, StoreCheck, StoreChecks
 from stampede_local import environment
 from stampede_local.ports import free_port
 from stampede_local.up import send
@@ -95,8 +95,10 @@ def no_catalogue(watched: Watched) -> Iterator[None]:
 def slow_requests(watched: Watched) -> Iterator[None]:
     """A store answers late that answered at once all day; then it does again."""
     home, fast = open_objects(watched.settings), {"read": StepTimes(50, 0.001, 0.002)}
-    for hours in range(ENOUGH + 1, 0, -1):
-        store_checks.add(home, "store", StoreCheck(home.now() - timedelta(hours=hours), fast))
+    *day, last = [
+        StoreCheck(home.now() - timedelta(hours=hours), fast) for hours in range(ENOUGH + 1, 0, -1)
+    ]
+    store_checks.add(home, "store", StoreChecks(tuple(day)), last)
     proxy = Proxy(free_port(), watched.ports["ceph"], SEED, slow=(0.08, 0.1))
     watched.keep(proxy)
     settings = with_ports(watched.settings, {watched.proxies[0].port: proxy.port})

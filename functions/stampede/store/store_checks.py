@@ -68,9 +68,12 @@ def load(home: Objects, site: str) -> StoreChecks:
     return saved_state.load(home, f"{FOLDER}{site}/", StoreChecks) or StoreChecks()
 
 
-def add(home: Objects, site: str, check: StoreCheck) -> StoreChecks:
-    """Add a check, and leave out the oldest if there are too many. Raises `StoreDown`."""
-    checks = StoreChecks((*load(home, site).checks, check)[-KEPT:])
+def add(home: Objects, site: str, checks: StoreChecks, check: StoreCheck) -> StoreChecks:
+    """Save the checks of a site and one more, without the oldest if there are too many.
+
+    Raises `StoreDown`.
+    """
+    checks = StoreChecks((*checks.checks, check)[-KEPT:])
     saved_state.save(home, f"{FOLDER}{site}/", checks)
     return checks
 

@@ -37,7 +37,7 @@ def check_stores(sites: Sequence[Objects], settings: Settings, repair: bool = Tr
         if checks.last is None or now - checks.last.at >= interval:
             _measure(name, checks, now)  # a check that fails must not take the last values away
             check = StoreCheck(now, measure_steps(site))
-            checks = store_checks.add(home, name, check)
+            checks = store_checks.add(home, name, checks, check)
             log.info("store checked", site=name, p99={s: t.p99 for s, t in check.steps.items()})
         _measure(name, checks, now)
 

@@ -13,14 +13,13 @@ from stampede.handlers.reconcile.reconciler import Reconciler
 from stampede.handlers.reconcile.store_check import check_stores
 from stampede.handlers.scrub.deep_audit import deep_audit
 from stampede.store import store_checks
-from stampede.store.integrity import saved_state
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
 from stampede.store.step_times import StepTimes
-from stampede.store.store_checks import ENOUGH, KEPT, StoreCheck, StoreChecks
+from stampede.store.store_checks import ENOUGH, StoreCheck, StoreChecks
 from stampede.telemetry import check_metrics
-from tests.support.store.watched_objects import Forwarding
+from tests.support.store.watched_objects import Forwarding, Watched
 
 HOUR = timedelta(hours=1)
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -65,22 +64,10 @@ def test_each_site_is_checked_once_an_hour_and_the_first_keeps_the_history() -> 
     }
 
 
-def test_what_is_usual_is_the_median_of_seven_days_before() -> None:
-    def check(hours: float, p50: float) -> StoreCheck:
-        return StoreCheck(NOW - hours * HOUR, {"write": StepTimes(50, p50, 2 * p50)})
-
-    week = [check(hours, 0.01) for hours in range(ENOUGH, 0, -1)]
-    before = [check(hours, 9) for hours in range(500, 169, -1)]
-    usual = StoreChecks((*before, *week, check(0, 5))).usual(NOW)
-    assert usual == {"write": StepTimes(ENOUGH, 0.01, 0.02)}
-    assert not StoreChecks((*before, *week[1:], check(0, 5))).usual(NOW), "not enough yet"
-
-
 def test_a_slow_site_shows_beside_what_is_usual() -> None:
-    home = At(NOW)
-    for hour in range(ENOUGH):
-        steps = {"read": StepTimes(50, 0.001, 0.002)}
-        store_checks.add(home, "store", StoreCheck(NOW - (ENOUGH - hour) * HOUR, steps))
+    home, steps = At(NOW), {"read": StepTimes(50, 0.001, 0.002)}
+    *day, last = [StoreCheck(NOW - hours * HOUR, steps) for hours in range(ENOUGH, 0, -1)]
+    store_checks.add(home, "store", StoreChecks(tuple(day)), last)
     home.seconds = 0.01
     check_stores([home], SETTINGS)
     assert value(check_metrics.STORE_CHECK, "store", "read", "0.5") >= 0.01
@@ -88,13 +75,14 @@ def test_a_slow_site_shows_beside_what_is_usual() -> None:
     assert value(check_metrics.STORE_CHECK_USUAL, "store", "read", "0.99") == 0.002
 
 
-def test_a_month_is_kept() -> None:
-    home, last = MemoryObjects(), StoreCheck(NOW + HOUR, {"read": StepTimes(1, 1, 1)})
-    kept = StoreChecks(tuple(StoreCheck(NOW, {}) for _ in range(KEPT)))
-    saved_state.save(home, f"{store_checks.FOLDER}store/", kept)
-    store_checks.add(home, "store", last)
-    found = store_checks.load(home, "store")
-    assert (len(found.checks), found.last) == (KEPT, last)
+def test_a_check_reads_the_history_once_and_writes_it_once() -> None:
+    home = Watched(MemoryObjects())
+    check_stores([home], SETTINGS)
+    home.calls.clear()
+    check_stores([home], Settings(store_check_seconds=1e-9))
+    history = [call for call in home.calls if call[1].startswith(store_checks.FOLDER)]
+    assert [call[0] for call in history if call[0] != "list"] == ["get", "put", "delete"]
+    assert len(times_of(home)) == 2
 
 
 @pytest.mark.parametrize(("repair", "seconds"), [(False, 3600), (True, 0)])
