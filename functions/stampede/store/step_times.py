@@ -25,6 +25,8 @@ from stampede.store.s3.bucket import S3Objects
 SMALL, SMALL_BYTES = 50, 4 << 10
 PACKS, PACK_BYTES = 4, 8 << 20
 LISTINGS = 20
+WRITTEN = {"size": SMALL * SMALL_BYTES + PACKS * PACK_BYTES, "objects": SMALL + PACKS}
+"""What one run writes at most: bytes and number of objects, by the units of a quota."""
 SECONDS = 6.0
 """How long one step goes on at most; each step is taken once at least."""
 LEFT = timedelta(hours=1)

@@ -37,6 +37,11 @@ class Quota(NamedTuple):
     limit: int
 
     @property
+    def left(self) -> int:
+        """What may still be written; below zero if the limit was lowered."""
+        return self.limit - self.used
+
+    @property
     def ratio(self) -> float:
         """The part of it that is used."""
         return self.used / self.limit if self.limit else 1.0

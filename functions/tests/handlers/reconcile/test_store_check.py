@@ -5,20 +5,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from prometheus_client import Gauge
+import structlog
+from prometheus_client import REGISTRY, Gauge
 
 from stampede.config.settings import Settings
 from stampede.errors import StoreDown
 from stampede.handlers.reconcile.reconciler import Reconciler
-from stampede.handlers.reconcile.store_check import check_stores
+from stampede.handlers.reconcile.store_check import ROOM, check_stores
 from stampede.handlers.scrub.deep_audit import deep_audit
 from stampede.store import store_checks
 from stampede.store.objects.memory import MemoryObjects
 from stampede.store.objects.object_store import Objects
 from stampede.store.open import open_objects, open_replica
-from stampede.store.step_times import StepTimes
+from stampede.store.step_times import WRITTEN, StepTimes
 from stampede.store.store_checks import ENOUGH, StoreCheck, StoreChecks
 from stampede.telemetry import check_metrics
+from tests.support.store.faulty_s3 import answer, faulty_s3
 from tests.support.store.watched_objects import Forwarding, Watched
 
 HOUR = timedelta(hours=1)
@@ -83,6 +85,53 @@ def test_a_check_reads_the_history_once_and_writes_it_once() -> None:
     history = [call for call in home.calls if call[1].startswith(store_checks.FOLDER)]
     assert [call[0] for call in history if call[0] != "list"] == ["get", "put", "delete"]
     assert len(times_of(home)) == 2
+
+
+SIZE, OBJECTS = (ROOM * WRITTEN[unit] for unit in ("size", "objects"))
+
+
+@pytest.mark.parametrize(
+    ("quota", "checked"),
+    [
+        ({"Size": 1000 + SIZE, "Objects": 7 + OBJECTS}, True),
+        ({"Size": 1000 + SIZE - 1, "Objects": 7 + OBJECTS}, False),
+        ({"Size": 1000 + SIZE, "Objects": 7 + OBJECTS - 1}, False),
+        ({"Size": 999, "Objects": -1}, False),  # more is stored than may be
+        ({"Size": -1, "Objects": -1}, True),  # no limit
+        ({}, True),  # no Ceph
+    ],
+)
+def test_no_site_is_checked_whose_quota_leaves_less_than_ten_times_what_it_writes(
+    quota: dict[str, int], checked: bool
+) -> None:
+    limits = [f"X-RGW-Quota-Bucket-{unit}: {limit}" for unit, limit in quota.items()]
+    header = ("X-RGW-Bytes-Used: 1000", "X-RGW-Object-Count: 7", *limits)
+    home, second = At(NOW), At(NOW)
+    with faulty_s3(answer("200 OK", b"", *header)) as server:
+        url = f"http://{server.host}/bucket"
+        settings = Settings(replica=url, replica_access_key="key", replica_secret_key="s")
+        with structlog.testing.capture_logs() as lines:
+            check_stores([home, second], settings)
+            check_stores([home, second], settings)
+        assert len(server.requests) == (1 if checked else 2), "only when a check is due"
+    assert times_of(home) == [NOW], "the other site is checked"
+    assert times_of(home, "replica") == ([NOW] if checked else [])
+    assert not list(second.list(""))
+    skipped = [line for line in lines if line["event"] == "store not checked"]
+    assert [line["site"] for line in skipped] == ([] if checked else ["replica", "replica"])
+
+
+def test_a_site_that_is_not_checked_has_no_values() -> None:
+    """Else the alert went on for an old check."""
+    home, full = At(NOW), "X-RGW-Quota-Bucket-Size: 1000"
+    check_stores([home], SETTINGS)
+    labels = {"site": "store", "step": "read", "quantile": "0.99"}
+    assert REGISTRY.get_sample_value("stampede_store_check_seconds", labels) is not None
+    home.time += HOUR
+    with faulty_s3(answer("200 OK", b"", "X-RGW-Bytes-Used: 1000", full)) as server:
+        url = f"http://{server.host}/bucket"
+        check_stores([home], Settings(store=url, access_key="key", secret_key="s"))
+    assert REGISTRY.get_sample_value("stampede_store_check_seconds", labels) is None
 
 
 @pytest.mark.parametrize(("repair", "seconds"), [(False, 3600), (True, 0)])

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
+import structlog
 from prometheus_client import REGISTRY
 
 from stampede.config.settings import Settings
@@ -11,11 +12,15 @@ from stampede.doctor.finding import Installation
 from stampede.doctor.stores import store
 from stampede.errors import StoreDown, StoreRefused
 from stampede.handlers.reconcile.reconciler import Reconciler
+from stampede.handlers.reconcile.store_check import check_stores
+from stampede.store import store_checks
 from stampede.store.ceph.quotas import Quota, Usage, usage
 from stampede.store.open import first_site, open_objects
+from stampede.store.step_times import WRITTEN
 from stampede_local.ceph import USER, LocalCeph
 from tests.support.alerts import made_alerts
 from tests.support.store.faulty_s3 import answer, faulty_s3
+from tests.support.store.watched_objects import Watched
 
 LIMIT = 102_400
 SetQuota = Callable[..., None]
@@ -73,13 +78,35 @@ def test_a_store_that_is_no_ceph_tells_nothing() -> None:
 def test_reconcile_exports_how_full_the_bucket_is(bucket: Settings, set_quota: SetQuota) -> None:
     fill(bucket, LIMIT // 2)
     set_quota(size=LIMIT)
-    bucket = bucket.model_copy(update={"store_check_seconds": 0})  # it needs more than the quota
     Reconciler(bucket).run()
     assert REGISTRY.get_sample_value("stampede_bucket_bytes", {"site": "store"}) >= LIMIT // 2
     assert ratio() == pytest.approx(0.5, abs=0.05)
     set_quota(size=-1)
     Reconciler(bucket).run()
     assert ratio() is None, "the quota was taken away"
+
+
+@pytest.mark.parametrize("unit", ["size", "objects"])
+def test_reconcile_checks_the_speed_of_a_bucket_only_while_it_has_room(
+    bucket: Settings, set_quota: SetQuota, unit: str
+) -> None:
+    fill(bucket, 1000)
+    # Enough for a check, but alerts would have less than nine times that.
+    set_quota(**{unit: 9 * WRITTEN[unit]})
+    objects = Watched(open_objects(bucket))
+    with structlog.testing.capture_logs() as lines:
+        check_stores([objects], bucket)
+    [line] = lines
+    assert (line["event"], line["unit"]) == ("store not checked", unit)
+    assert objects.count("put") == 0
+    Reconciler(bucket).run()
+    assert store_checks.load(open_objects(bucket), "store").last is None
+    set_quota(**{unit: 11 * WRITTEN[unit]})
+    Reconciler(bucket).run()
+    checked = store_checks.load(open_objects(bucket), "store").last
+    assert checked is not None
+    assert "write-pack" in checked.steps
+    assert not list(open_objects(bucket).list("probes/"))
 
 
 def test_the_doctor_names_a_bucket_that_is_nearly_full(
