@@ -18,6 +18,8 @@ from stampede.store.runs.run_name import digest
 
 T = TypeVar("T")
 
+TRIES = 3
+"""Listings of which another pass may replace every state."""
 _FOLDER = r"(?:(?:scrub|reconcile|merges)/[a-z-]+|proving/(?:\d+|all))/"
 _KEY = re.compile(_FOLDER + r"(\d{10})-([0-9a-f]{32})\.json")
 
@@ -33,13 +35,19 @@ def load(objects: Objects, folder: str, kind: type[T]) -> T | None:
 
     Raises `StoreDown`.
     """
-    for info in reversed(list(_states(objects, folder))):
-        try:
-            data = objects.get(info.key)
-            if digest_of(info.key) == digest(data):
-                return TypeAdapter(kind).validate_json(data)
-        except (NotFound, ValueError):
-            continue
+    for _ in range(TRIES):
+        replaced = False
+        for info in reversed(list(_states(objects, folder))):
+            try:
+                data = objects.get(info.key)
+                if digest_of(info.key) == digest(data):
+                    return TypeAdapter(kind).validate_json(data)
+            except NotFound:
+                replaced = True  # by a pass that overlaps this one: its state is there already
+            except ValueError:
+                continue
+        if not replaced:
+            break
     return None
 
 
