@@ -109,6 +109,11 @@ CUSTOM: tuple[Origin, ...] = (
         ),
     ),
     Module("knative.dev/eventing", "v0.47.0", ("config/core/resources/*.yaml",)),
+    Module(  # the version in the go.mod of serving
+        "knative.dev/networking",
+        "v0.0.0-20251021092443-0bde19154dce",
+        ("config/domain-claim.yaml",),
+    ),
     Module(
         "github.com/prometheus-operator/prometheus-operator",
         "v0.85.0",
@@ -124,6 +129,20 @@ CUSTOM: tuple[Origin, ...] = (
             "config/crd/bases/keda.sh_scaledobjects.yaml",
             "config/crd/bases/keda.sh_triggerauthentications.yaml",
             "pkg/scalers/kafka_scaler.go",
+        ),
+    ),
+    # These two have the versions that Knative and Traefik use in the end-to-end tests.
+    Module(
+        "github.com/cert-manager/cert-manager",
+        "v1.16.3",
+        ("deploy/crds/crd-certificates.yaml", "deploy/crds/crd-clusterissuers.yaml"),
+    ),
+    Module(
+        "sigs.k8s.io/gateway-api",
+        "v1.4.0",
+        tuple(
+            f"config/crd/standard/gateway.networking.k8s.io_{kinds}.yaml"
+            for kinds in ("gateways", "httproutes")
         ),
     ),
     # The only module of Rook that Go can fetch has its types; these fields have not changed since.
