@@ -94,10 +94,7 @@ def ages(old: bool) -> Series:
     return buckets("stampede_alert_age_seconds_bucket", bounds, function="cutouts")
 
 
-SOURCES = {  # two pods for one topic and one for the other
-    "lsst": 2 * ["1x60"],
-    "ztf": ["1x60"],
-}
+SOURCES = {name: 2 * ["1x60"] for name in ("lsst", "ztf")}  # two pods each
 KEPT = {  # functions that keep a pod
     source("process_start_time_seconds", component=name): "0x200"
     for name in ("read", "cutouts", "lightcurves", "notifications")

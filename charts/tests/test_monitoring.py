@@ -160,7 +160,7 @@ def test_each_source_has_a_rule_of_its_own() -> None:
         for rule in group["rules"]
         if rule["alert"] == "StampedeSourceDown"
     }
-    assert found == {"bursts": 1, "lsst": 1, "old": 3, "ztf": 2}
+    assert found == {"bursts": 2, "lsst": 2, "old": 3, "ztf": 2}
     labels = {each["metadata"]["labels"]["stampede/source"] for each in sources("scaling").values()}
     assert labels == found.keys()
     (endpoint,) = objects("scaling", "PodMonitor")["night-sources"]["spec"]["podMetricsEndpoints"]

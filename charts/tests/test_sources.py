@@ -72,7 +72,7 @@ def test_autoscaling_leaves_the_number_of_pods_to_keda() -> None:
     assert "replicas" not in scaling("Deployment", "lsst")
     spec = scaling("ScaledObject", "lsst")
     assert spec["scaleTargetRef"] == {"name": "night-lsst"}
-    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 8)
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (2, 8)
     (trigger,) = spec["triggers"]
     asked = trigger["metadata"]
     (container,) = containers(scaling("Deployment", "lsst")["template"])

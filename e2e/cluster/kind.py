@@ -82,11 +82,22 @@ class Kind:
         images.build_all()
 
     def up(self, *archives: Path) -> None:
-        """Start the cluster with Knative, unless it is up, and load images from these archives."""
+        """Start the cluster with Knative, unless it is up, and load images from these archives.
+
+        Raises
+        ------
+        Failed
+            A program cannot be built or started, or the cluster that is up has other workers.
+        """
         self.build()
         if not self.running:
             with step("kind create cluster"):
                 self._create(config())
+        elif os.environ.get("WORKERS") and len(self.nodes) != len(config()["nodes"]):
+            raise Failed(
+                f"WORKERS={os.environ['WORKERS']}, but the cluster that is up has "
+                f"{len(self.nodes) - 1}: make e2e-down, then try again"
+            )
         self.load(*images.build_all())
         with ThreadPoolExecutor(1) as pool:
             loading = pool.submit(self.load, *archives)

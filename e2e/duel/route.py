@@ -13,12 +13,15 @@ from e2e.on_cluster.kubernetes import Cluster
 def to_pods(cluster: Cluster) -> Iterator[None]:
     """Route the addresses of pods through Docker's network namespace and the node.
 
-    Raises `Failed` for another cluster than that of `e2e.cluster.built.docker`.
+    Raises `Failed` for another cluster than that of `e2e.cluster.built.docker`, and one of several
+    nodes.
     """
     pid = machine.read_pid(docker.PID)
     if pid is None:
         raise Failed("the duel sends to pods, and knows the way only in the cluster it makes here")
-    (node,) = cluster.get("nodes", "default")
+    node, *more = cluster.get("nodes", "default")
+    if more:
+        raise Failed("the duel is on one node, and this cluster has workers: make e2e-down first")
     pods = node["spec"]["podCIDR"]
     (address,) = [
         each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"

@@ -236,10 +236,13 @@ stampede.files.senders, stampede.files.token: their volumes, (list $ FIELD), whe
 {{- end }}
 {{- end }}
 
-{{/* How many pods a source has for each function, for `stampede doctor`: not elsewhere, since a change replaces the pods that have it. */}}
+{{/*
+How many pods a source shall have, for `stampede doctor`: not elsewhere, since a change replaces the pods that have it. With the usual
+number there may be fewer partitions.
+*/}}
 {{- define "stampede.env.doctor" -}}
 - name: STAMPEDE_SOURCE_REPLICAS
-  value: {{ include "stampede.replicas" . | quote }}
+  value: {{ .replicas | default ((.autoscaling).min) | default 1 | quote }}
 {{- end }}
 
 {{/* The TLS settings of a source, or nothing if TLS is disabled. */}}

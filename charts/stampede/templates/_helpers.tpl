@@ -99,9 +99,12 @@ half of the alerts. A KafkaSource reads for one function; the name of its group,
 {{- printf "%s-%s" (include "stampede.fullname" (index . 0)) (index . 1) -}}
 {{- end }}
 
-{{/* Least number of pods of a source, or of consumers of a KafkaSource. */}}
+{{/* Least number of pods of a source, or of consumers of a KafkaSource: (list $ SOURCE). */}}
 {{- define "stampede.replicas" -}}
-{{- if .autoscaling }}{{ .autoscaling.min | default 1 }}{{ else }}{{ .replicas | default 1 }}{{ end -}}
+{{- $usual := (index . 0).Values.source.replicas -}}
+{{- with index . 1 -}}
+{{- if .autoscaling }}{{ .autoscaling.min | default (min $usual .autoscaling.max) }}{{ else }}{{ .replicas | default $usual }}{{ end -}}
+{{- end -}}
 {{- end }}
 
 {{/* By default the requirements of Pod Security's strictest profile, in fields that Knative allows. */}}
