@@ -12,6 +12,7 @@ from stampede.store.objects.filesystem import DirectoryObjects
 from stampede.store.objects.memory import MemoryObjects
 from stampede_local import reach
 from stampede_local.reach import require_kafka, require_writable
+from tests.support.events.refusing_kafka import LOGIN, refusing_kafka
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,16 @@ def test_a_server_that_is_no_kafka() -> None:
         port = silent_server.getsockname()[1]
         with pytest.raises(SetupError, match=f"Kafka at 127.0.0.1:{port}: no broker answers"):
             require_kafka(Settings(kafka=f"127.0.0.1:{port}"), ["alerts"], silent)
+
+
+def test_a_password_that_kafka_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "RESPONSE_SECONDS", 2.0)
+    with refusing_kafka() as where, pytest.raises(SetupError) as caught:
+        require_kafka(Settings(kafka=where, kafka_options=LOGIN), ["alerts"], silent)
+    assert caught.value.message == (
+        f"Kafka at {where}: it refuses the credentials: "
+        "check STAMPEDE_KAFKA_KEYS or STAMPEDE_KAFKA_OPTIONS"
+    )
 
 
 def test_an_option_that_kafka_does_not_have() -> None:

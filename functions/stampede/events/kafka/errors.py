@@ -3,7 +3,7 @@
 from confluent_kafka import KafkaError, KafkaException
 
 _SILENT = "no broker answers there (is it running, and is the address right?)"
-_REFUSED = "it refuses the credentials: check STAMPEDE_KAFKA_OPTIONS"
+_REFUSED = "it refuses the credentials: check STAMPEDE_KAFKA_KEYS or STAMPEDE_KAFKA_OPTIONS"
 ADVICE = {
     KafkaError._TRANSPORT: _SILENT,
     KafkaError._ALL_BROKERS_DOWN: _SILENT,

@@ -33,6 +33,8 @@ NO_LEADER = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
+# What a client says that has no connection, whatever the reason.
+SILENT = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
 NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 T = TypeVar("T")
 
@@ -101,10 +103,14 @@ class KafkaTopics:
 
     def __init__(self, settings: Settings, patience: float = RESPONSE_SECONDS) -> None:
         self._settings, self._patience = settings, patience
+        self._errors: list[KafkaError] = []
         options: dict[str, Any] = {
             "bootstrap.servers": settings.kafka,
-            "group.id": "stampede-audit",
+            # The client asks for its group's coordinator, and Kafka's ACLs may allow this group
+            # alone: those of Rubin allow what begins with the user's name.
+            "group.id": settings.group,
             "log_level": 0,  # otherwise librdkafka prints every refused connection on stderr
+            "error_cb": self._errors.append,
         }
         fixed = {
             "enable.auto.commit": False,
@@ -254,8 +260,14 @@ class KafkaTopics:
         return telling_if_slow(log.warning, line)
 
     def _silent(self, error: KafkaException) -> SetupError:
+        if error.args[0].code() in SILENT:
+            self._reading = None  # the poll may take a message
+            self._consumer.poll(0)  # calls `error_cb`, which may know why: a refused password
+        told = [each for each in self._errors if each.code() not in SILENT]
+        self._errors.clear()
+        why = reason(told[-1] if told else error)
         return SetupError(
-            f"Kafka at {self._settings.kafka} does not answer: {reason(error)}; "
+            f"Kafka at {self._settings.kafka} does not answer: {why}; "
             "set STAMPEDE_KAFKA, or leave the topics out to see what the store knows"
         )
 
