@@ -19,6 +19,7 @@ from stampede.doctor.checks import CHECKS
 from stampede.doctor.finding import Finding, Installation
 from stampede.doctor.registry import registry
 from stampede.errors import SetupError, StampedeError
+from stampede.events.kafka.errors import reason
 from stampede.events.kafka.login import KafkaLogin
 from stampede.events.kafka.source_health import fault
 from stampede.events.kafka.topics import KafkaTopics
@@ -121,7 +122,8 @@ def of_sources(empty: Path) -> Iterator[str]:
     """What a source says of itself, and of its Secret."""
     yield fault(DOWN | {"topics": {}}) or ""
     yield fault(UP | {"topics": {}, "cgrp": {"state": "wait-coord"}}) or ""
-    yield f"error={KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED).name()}"
+    refused = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+    yield from (f"error={refused.name()}", reason(refused))
     yield "SASL authentication error"  # librdkafka's own words: test_source_recovery.py
     with pytest.raises(SetupError) as caught:
         KafkaLogin(Settings(kafka_keys=str(empty)))
