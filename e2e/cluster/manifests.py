@@ -66,7 +66,7 @@ def write() -> tuple[Path, Path]:
     objects = [*knative(), *ingress()]
     MANIFESTS.mkdir(parents=True, exist_ok=True)
     _write(first, [each for each in objects if each["kind"] in _FIRST])
-    _write(rest, sorted((each for each in objects if each["kind"] not in _FIRST), key=_rank))
+    _write(rest, sorted((each for each in objects if each["kind"] not in _FIRST), key=rank))
     return first, rest
 
 
@@ -82,7 +82,7 @@ def knative() -> Iterator[Object]:
             text = re.sub(r"ko://knative\.dev/(\w+)/cmd/([\w/-]+)", _image, file.read_text())
             for each in yaml.load_all(text, Loader=_LOADER):
                 if each and each["kind"] not in _UNWANTED:
-                    yield _for_small_machine(each)
+                    yield for_small_machine(each)
 
 
 def ingress() -> Iterator[Object]:
@@ -110,7 +110,7 @@ def _image(found: re.Match[str]) -> str:
     return source.image(found[2])
 
 
-def _for_small_machine(each: Object) -> Object:
+def for_small_machine(each: Object) -> Object:
     """Change an object to suit a small machine that has other work to do."""
     if each["kind"] == "ConfigMap":
         each.setdefault("data", {}).update(CONFIGURATION.get(each["metadata"]["name"], {}))
@@ -132,7 +132,7 @@ def _for_small_machine(each: Object) -> Object:
     return each
 
 
-def _rank(each: Object) -> int:
+def rank(each: Object) -> int:
     """The order of application. Admission webhooks come last, so that they delay nothing."""
     if each["kind"].endswith("WebhookConfiguration"):
         return len(_ORDER) + 1

@@ -12,6 +12,7 @@ DOCKERFILES = (
     "functions/Dockerfile",
     "manifests/site/Dockerfile",
     "e2e/cluster/built/kind_node/Dockerfile",
+    "e2e/cluster/built/kafka_data_plane_image/Dockerfile",
 )
 
 

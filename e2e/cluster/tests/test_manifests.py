@@ -93,7 +93,7 @@ def test_a_busy_machine_restarts_nothing(objects: list[dict[str, Any]]) -> None:
 
 
 def test_webhooks_come_last(objects: list[dict[str, Any]]) -> None:
-    kinds = [each["kind"] for each in sorted(objects, key=manifests._rank)]
+    kinds = [each["kind"] for each in sorted(objects, key=manifests.rank)]
     webhooks = [kind.endswith("WebhookConfiguration") for kind in kinds]
     assert any(webhooks)
     assert webhooks == sorted(webhooks)
