@@ -1,6 +1,7 @@
 """HTTP as curl does it."""
 
 import json
+import urllib.error
 import urllib.request
 from typing import Any
 
@@ -20,3 +21,13 @@ def get_within(seconds: float, url: str, **headers: str) -> bytes:
 def get_json(url: str) -> Any:
     """The parsed JSON body of the response to a GET."""
     return json.loads(get(url))
+
+
+def found(url: str) -> bool:
+    """Whether the response to a GET is not 404. Raises on other errors."""
+    try:
+        return bool(get(url))
+    except urllib.error.HTTPError as error:
+        if error.code != 404:
+            raise
+        return False

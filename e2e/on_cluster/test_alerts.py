@@ -3,13 +3,12 @@
 import gzip
 import io
 import tarfile
-import urllib.error
 from functools import partial
 
 import pytest
 
 from e2e.commands import until
-from e2e.http import get, get_json
+from e2e.http import found, get, get_json
 from e2e.on_cluster.load import lacking_thumbnails
 from e2e.on_cluster.release import Release
 from e2e.places import CHROMIUM, REAL_ALERTS
@@ -111,15 +110,6 @@ def test_every_alert_gets_its_thumbnail(release: Release, sent: list) -> None:
         # `read` lists the table of thumbnails every two seconds, whatever it is asked for.
         until(partial(found, url), 60, 1)
         assert get(url) == thumbnail([alert.fits[kind] for kind in KINDS], alert.survey).png
-
-
-def found(url: str) -> bool:
-    try:
-        return bool(get(url))
-    except urllib.error.HTTPError as error:
-        if error.code != 404:
-            raise
-        return False
 
 
 def test_the_second_site_is_complete(release: Release, sent: list) -> None:
