@@ -103,6 +103,7 @@ class Kind:
             loading = pool.submit(self.load, *archives)
             knative.install(self._kubectl, self.ingress)
             loading.result()
+        wait_until(lambda: not self._without_services(), 60, self._no_services)
 
     def down(self, wipe: bool = False) -> None:
         """Delete the cluster, always with its state."""
@@ -149,6 +150,24 @@ class Kind:
     def status(self) -> str:
         """One line about the cluster's state."""
         return "up" if self.running else "down"
+
+    def _without_services(self) -> list[str]:
+        """The nodes that do not reach the first Service, which is the API server's."""
+        (address,) = (
+            service["spec"]["clusterIP"]
+            for service in self._kubectl.get("services")
+            if service["metadata"]["name"] == "kubernetes"
+        )
+        ask = ("curl", "--silent", "--insecure", "--max-time", 5, f"https://{address}/version")
+        shell = f"{' '.join(map(str, ask))} || true"
+        return [node for node in self.nodes if not self.docker("exec", node, "sh", "-c", shell)]
+
+    def _no_services(self) -> Failed:
+        nodes = ", ".join(self._without_services())
+        return Failed(
+            f"{nodes}: no Service is reached from there.\n"
+            f"Look: {self._kubectl} logs --namespace kube-system --selector k8s-app=kube-proxy"
+        )
 
     def _create(self, config: dict[str, Any]) -> None:
         """Create the nodes. Images are loaded while they get ready, and Knative waits for them."""
