@@ -28,7 +28,7 @@ STATUS = re.compile(r"^Status: (accepted|superseded by \[\d+\]\(\S+\.md\)), \d{4
 PLACEHOLDER = re.compile("NAME|ROOM|MODULE")
 # A box of the diagram names its folders or files below the package, such as `events/kafka/`.
 STATION = re.compile(r"\w+/(?:\w+/|\w+\.py)*")
-# Variables of the tests and of Skaffold, and those that are options of commands.
+# Variables of the tests, of Skaffold and of the stress Job, and those that are options of commands.
 OTHER_VARIABLES = {
     "STAMPEDE_DATA",
     "STAMPEDE_TOKEN",
@@ -38,6 +38,8 @@ OTHER_VARIABLES = {
     "STAMPEDE_E2E_INGRESS",
     "STAMPEDE_E2E_KUBECONFIG",
     "STAMPEDE_VALUES",
+    "STAMPEDE_STRESS_PODS",
+    "STAMPEDE_STRESS_RUN",
 }
 
 

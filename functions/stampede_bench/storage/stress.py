@@ -7,28 +7,41 @@ All objects are stored under a prefix of their own and deleted afterwards. Witho
 ``STAMPEDE_STORE`` a Ceph is started here, and removed as a whole. The requests are those of the
 functions, including two retries after a failure. In Kubernetes the same benchmark is a Job:
 manifests/stress.yaml.
+
+Several pods, or processes on several machines, measure together if each has these variables:
+
+- ``STAMPEDE_STRESS_PODS``: how many they are
+- ``JOB_COMPLETION_INDEX``: which of them this is, from 0 on; an indexed Job sets it
+- ``STAMPEDE_STRESS_RUN``: a name of the run, the same for all and new for each run
+
+They need ``STAMPEDE_STORE``. Pod 0 makes the checks. Then the pods divide 1,000 clients among them
+for PUTs and GETs, and 32 clients for many objects. Each pod is one process, so it uses one core. A
+step begins at the same time for all, by the clock of each node: clocks of nodes may differ by
+milliseconds, and so does the time between a step's begin and its end. Pod 0 prints the figures of
+all pods and deletes their objects. If a pod is lost, the others end with an error that names it,
+within a minute.
 """
 
 import multiprocessing
 import os
-import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import NamedTuple
+from itertools import chain
 
 from stampede.config.settings import Settings
 from stampede.errors import SetupError, StampedeError
 from stampede.store.conformance import run_checks
 from stampede.store.objects.object_store import Objects
-from stampede.store.open import first_site
-from stampede.store.s3.bucket import S3Objects
 from stampede_bench.figures import Bound, Context, Figure, Rival, percentile
 from stampede_bench.instruments.bucket import clear, open_bucket
+from stampede_bench.storage.client_requests import ITEM, Requests, RequestTimes
+from stampede_bench.storage.shared_requests import SharedRequests
+from stampede_bench.storage.stress_place import Place, place_in
+from stampede_bench.storage.stress_pods import Pods
 
-ITEM = 15_000  # bytes of a cutout
 CLIENTS = (1, 10, 100, 1000)
 MANY_CLIENTS = 32  # that store the many objects
 WORKS = Bound(">=", 1.0)
@@ -36,50 +49,79 @@ NONE_FAILS = Bound("<=", 0.0)
 SLOWEST = Bound("<=", 30_000.0)  # ms: how long a client waits for a response
 
 
-class RequestTimes(NamedTuple):
-    """Requests in the order of their ends: key and milliseconds of each that succeeded."""
-
-    keys: list[str]
-    milliseconds: list[float]
-    failures: int
-    seconds: float
-
-    @property
-    def rate(self) -> float:
-        """Successful requests per second."""
-        return len(self.milliseconds) / self.seconds
+Make = Callable[[str, list[str], int], RequestTimes]
+"""Makes requests of a method, one for each key, by so many clients: see `Requests`."""
 
 
 def measure(context: Context) -> Iterator[Figure]:
     """The conformance checks, then more and more clients, then many objects."""
-    prefix = f"stress-{uuid.uuid4().hex}/"
-    with endpoint(context, prefix) as settings:
+    place = place_in(os.environ)
+    run = place.run if place else uuid.uuid4().hex
+    prefix = f"stress-{run}/"
+    with endpoint(context, prefix, place) as settings:
         bucket = open_bucket(settings)
         bucket.ensure_bucket()
         context.progress(f"{settings.store}, under {prefix}")
-        cores = len(os.sched_getaffinity(0))  # one Python process uses one core
-        processes = ProcessPoolExecutor(cores, multiprocessing.get_context("spawn"))
-        with processes:
-            yield from works(context, bucket, prefix)
-            make = Requests(settings, processes, cores, 3.0 if context.quick else 60.0)
-            yield from clients(context, make, prefix)
-            yield from many(context, make, prefix)
+        if place:
+            with Pods(bucket, prefix, place) as pods:
+                yield from together(context, settings, bucket, pods)
+        else:
+            yield from alone(context, settings, bucket, prefix)
+
+
+def alone(context: Context, settings: Settings, bucket: Objects, prefix: str) -> Iterator[Figure]:
+    """All figures, measured by as many processes as there are cores here."""
+    cores = len(os.sched_getaffinity(0))  # one Python process uses one core
+    processes = ProcessPoolExecutor(cores, multiprocessing.get_context("spawn"))
+    with processes:
+        yield from works(context, bucket, prefix)
+        make = Requests(settings, processes, cores, longest(context))
+        yield from clients(context, make, prefix, CLIENTS, context.scaled(3000, 600, least=4))
+        yield from many(context, make, prefix)
+
+
+def together(context: Context, settings: Settings, bucket: Objects, pods: Pods) -> Iterator[Figure]:
+    """What all pods measure together, of pod 0: its checks, the most clients, many objects.
+
+    The other pods do their share, and have no figures.
+    """
+    index, of = pods.place.pod, pods.place.pods
+    context.progress(f"pod {index} of {of}" + (": pod 0 has the figures" if index else ""))
+    if index == 0:
+        yield from works(context, bucket, pods.prefix)
+    make = SharedRequests(settings, pods, longest(context))
+    objects = context.scaled(10_000, 1000, least=4)
+    for figure in chain(
+        clients(context, make, pods.prefix, CLIENTS[-1:], objects),
+        many(context, make, pods.prefix),
+    ):
+        if index == 0:
+            yield figure._replace(subject=f"{figure.subject}, of {of} pods")
+
+
+def longest(context: Context) -> float:
+    """After how many seconds no more requests of a step begin."""
+    return 3.0 if context.quick else 60.0
 
 
 @contextmanager
-def endpoint(context: Context, prefix: str) -> Iterator[Settings]:
+def endpoint(context: Context, prefix: str, place: Place | None) -> Iterator[Settings]:
     """The settings of the endpoint to measure: the one that is set, or a Ceph started here.
 
-    Nothing is left under the prefix.
+    Nothing is left under the prefix, once pod 0 has ended. Raises `SetupError` if several pods
+    have no endpoint in common.
     """
     settings = Settings()
     if "store" in settings.model_fields_set:
         try:
             yield settings
         finally:
-            context.progress("deleting what was stored")
-            clear(open_bucket(settings), prefix)
+            if place is None or place.pod == 0:
+                context.progress("deleting what was stored")
+                clear(open_bucket(settings), prefix)
         return
+    if place:
+        raise SetupError(f"set STAMPEDE_STORE: {place.pods} pods need the same store")
     try:
         from stampede_bench.instruments.servers import servers
     except ModuleNotFoundError:  # the image has no local servers
@@ -96,26 +138,31 @@ def works(context: Context, bucket: Objects, prefix: str) -> Iterator[Figure]:
         yield Figure("what works", name, float(fault is None), "yes or no", requirement=WORKS)
 
 
-def clients(context: Context, make: "Requests", prefix: str) -> Iterator[Figure]:
-    """PUTs, then GETs of the same objects, by more and more clients at once."""
-    alone: dict[str, RequestTimes] = {}
-    for number in CLIENTS:
-        count = max(number, context.scaled(3000, 600, least=4))
-        keys = [f"{prefix}{number}/{item:06}" for item in range(count)]
+def clients(
+    context: Context, make: Make, prefix: str, numbers: Sequence[int], objects: int
+) -> Iterator[Figure]:
+    """PUTs, then GETs of the same objects, by more and more clients at once.
+
+    There are so many `objects`, or one for each client if these are more.
+    """
+    single: dict[str, RequestTimes] = {}
+    for number in numbers:
+        keys = [f"{prefix}{number}/{item:06}" for item in range(max(number, objects))]
         for method in ("PUT", "GET"):
             times = make(method, keys, number)
             keys = times.keys
             if not times.milliseconds:
                 raise StampedeError(f"{number} at once: every {method} failed")
-            alone.setdefault(method, times)
-            one = alone[method] if number > 1 else None
+            if number == 1:
+                single[method] = times
+            one = single.get(method) if number > 1 else None
             subject = f"{method} of {ITEM:,} bytes, {number:,} at once"
             context.progress(f"{subject}: {times.rate:,.0f}/s, {times.failures} failed")
             yield Figure(subject, "rate", times.rate, "/s", one and Rival("one client", one.rate))
             yield from latencies(subject, times, one, "one client")
 
 
-def many(context: Context, make: "Requests", prefix: str) -> Iterator[Figure]:
+def many(context: Context, make: Make, prefix: str) -> Iterator[Figure]:
     """Many objects in one bucket: do the last ones cost more than the first?"""
     third = context.scaled(3000, 1000, least=20)
     thirds = []
@@ -151,81 +198,3 @@ def histogram(subject: str, milliseconds: list[float]) -> Iterator[Figure]:
         low = 1 << power - 1 if power else 0
         name = f"took {low} to {1 << power} ms"
         yield Figure(subject, name, 100 * bins[power] / len(milliseconds), "%")
-
-
-class Requests:
-    """Makes requests by many clients at once, for `seconds` at most.
-
-    Parameters
-    ----------
-    pool
-        A pool of this many `processes`. The clients are divided among them, since one Python
-        process uses one core.
-    """
-
-    def __init__(
-        self, settings: Settings, pool: ProcessPoolExecutor, processes: int, seconds: float
-    ) -> None:
-        self._settings, self._pool = settings, pool
-        self._processes, self._seconds = processes, seconds
-        list(pool.map(time.sleep, [1.0] * processes))  # starts all of them
-
-    def __call__(self, method: str, keys: list[str], clients: int) -> RequestTimes:
-        """One request for each key, except for keys whose turn does not come in time."""
-        processes = min(clients, self._processes)
-        shares = [clients // processes + (n < clients % processes) for n in range(processes)]
-        futures = [
-            self._pool.submit(
-                work, self._settings, method, keys[n::processes], shares[n], self._seconds
-            )
-            for n in range(processes)
-        ]
-        parts = [future.result() for future in futures]
-        done = sorted(request for requests, _ in parts for request in requests)
-        begin = min((one.end - one.milliseconds / 1e3 for one in done), default=0.0)
-        return RequestTimes(
-            [one.key for one in done],
-            [one.milliseconds for one in done],
-            sum(failures for _, failures in parts),
-            done[-1].end - begin if done else 1.0,
-        )
-
-
-class Done(NamedTuple):
-    """A request that succeeded: when it ended, and how long it took."""
-
-    end: float
-    milliseconds: float
-    key: str
-
-
-def work(
-    settings: Settings, method: str, keys: list[str], clients: int, seconds: float
-) -> tuple[list[Done], int]:
-    """The work of one process: its successful requests, and the number of failures."""
-    bucket = S3Objects(first_site(settings), connections=clients)
-    data = os.urandom(ITEM)
-    deadline = time.monotonic() + seconds
-
-    def client(number: int) -> tuple[list[Done], int]:
-        done, failures = [], 0
-        for key in keys[number::clients]:
-            begin = time.monotonic()
-            if begin > deadline:
-                break
-            try:
-                if method == "PUT":
-                    bucket.put(key, data)
-                elif len(bucket.get(key)) != ITEM:
-                    raise StampedeError(f"{key} is shorter than it was stored")
-            except StampedeError:
-                failures += 1
-            else:
-                end = time.monotonic()
-                done.append(Done(end, 1e3 * (end - begin), key))
-        return done, failures
-
-    with ThreadPoolExecutor(clients) as pool:
-        parts = list(pool.map(client, range(clients)))
-    bucket.close()
-    return [one for done, _ in parts for one in done], sum(failures for _, failures in parts)
