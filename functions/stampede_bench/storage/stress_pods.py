@@ -216,10 +216,10 @@ class Pods:
     def _reason(self, error: BaseException) -> str:
         if isinstance(error, PodLost):
             return error.message  # it names the pod that was lost first
-        if isinstance(error, StampedeError):
-            return f"pod {self.place.pod} failed: {error.message}"
-        what = "was ended" if isinstance(error, KeyboardInterrupt | GeneratorExit) else "failed"
-        return f"pod {self.place.pod} {what}: {type(error).__name__}"
+        if isinstance(error, KeyboardInterrupt | GeneratorExit):
+            return f"pod {self.place.pod} was ended"
+        text = error.message if isinstance(error, StampedeError) else repr(error)
+        return f"pod {self.place.pod} failed: {text}"
 
     def _wait_for_ends(self) -> None:
         """Wait until no other pod writes any more, as far as one can know."""

@@ -32,7 +32,7 @@ def run(
         try:
             with Pods(objects, PREFIX, Place(pod, pods, "a"), waits) as member:
                 return work(member)
-        except StampedeError as error:
+        except BaseException as error:
             return error
 
     chosen = [*range(pods)] if only is None else [*only]
@@ -84,19 +84,29 @@ def test_pods_that_do_not_come_are_named() -> None:
         assert error.message == "pods 3, 5 of 8 did not get ready for 1-PUT within 0.5 s"
 
 
-def test_a_pod_that_fails_is_named_by_all_others_with_the_reason() -> None:
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (StampedeError("no memory"), "pod 2 failed: no memory"),
+        (KeyboardInterrupt(), "pod 2 was ended"),
+        (ValueError("a"), "pod 2 failed: ValueError('a')"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_pod_that_ends_is_named_by_all_others(error: BaseException, lost: str) -> None:
     def work(member: Pods) -> None:
         member.wait_for_step("1-PUT")
         if member.place.pod == 2:
-            raise StampedeError("no memory")
+            raise error
         member.exchange("1-PUT", Part([], 0))
 
     started = time.monotonic()
     found = run(MemoryObjects(), 4, work, waits=SHORT._replace(silent=20.0))
     assert time.monotonic() - started < 10
-    messages = [error.message for error in found.values() if isinstance(error, StampedeError)]
-    lost = "pod 2 failed: no memory"
-    assert messages == [lost, lost, "no memory", lost]
+    assert found.pop(2) is error
+    for other in found.values():
+        assert isinstance(other, PodLost)
+        assert other.message == lost
 
 
 @pytest.mark.parametrize("victim", [2, 0])
