@@ -1,7 +1,9 @@
 """The manifests are valid, and match the chart."""
 
 import asyncio
+import os
 import re
+import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -170,6 +172,26 @@ def test_the_documented_knatives_are_the_oldest_by_schema_and_the_one_that_tests
     assert (pins, runs) == ({"v0.47.0"}, {"v0.50.0"})
     assert pins | runs == {f"v{each}" for each in re.findall(r"0\.\d+\.\d+", text)}
     assert set(re.findall(r"knative-v([0-9.]+)/?", text)) == {"1.23.0"}
+
+
+@pytest.mark.parametrize("number", [1, 8, 32])
+def test_the_command_in_its_header_sets_the_pods_of_the_stress_job(
+    schemas: Schemas, number: int
+) -> None:
+    manifest = MANIFESTS / "stress.yaml"
+    (command,) = re.findall(
+        r"^#   (sed .+) \| kubectl .+ apply", manifest.read_text(), re.MULTILINE
+    )
+    environ = os.environ | {"PODS": str(number)}
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=ROOT, env=environ, capture_output=True, check=True
+    )
+    job = yaml.safe_load(done.stdout)
+    assert schemas.problems(job) == []
+    (container,) = containers(job["spec"]["template"])
+    found = job["spec"]["completions"], job["spec"]["parallelism"]
+    assert found == (number, number)
+    assert environment(container)["STAMPEDE_STRESS_PODS"] == str(number)
 
 
 @pytest.mark.parametrize("page", sorted(MANIFESTS.rglob("README.md")), ids=lambda p: p.parent.name)
