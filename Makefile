@@ -90,7 +90,7 @@ alerts: $(VENV)/dev ## each alert rule fires and ends, by real faults in real se
 ceph-18: ## the tests that start a Ceph, and those on a cluster, on Ceph 18.2; for a night
 	$(MAKE) --keep-going servers e2e CEPH=18.2
 
-e2e: $(VENV)/dev ## end-to-end tests on a Kubernetes cluster; creates one if there is none
+e2e: $(VENV)/dev ## end-to-end tests on a Kubernetes cluster of three nodes; creates one if there is none
 	@tools/need chromium
 	@$(BIN)/python -m e2e.on_cluster build
 	$(CLUSTER_TESTS) -m "not long"
@@ -101,7 +101,7 @@ e2e-all: $(VENV)/dev ## these and the long ones: upgrades, exchange of keys, sca
 	$(CLUSTER_TESTS)
 
 e2e-duel: $(VENV)/dev ## the same alerts by Knative and by KEDA on a cluster, in turn: build/duel.md; OPTIONS=--quick
-	$(BIN)/python -m e2e.duel $(OPTIONS)
+	WORKERS=0 $(BIN)/python -m e2e.duel $(OPTIONS)
 
 e2e-up: $(VENV)/dev ## start a cluster with Knative, a small Ceph and Kafka; pulls no images
 	@$(BIN)/python -m e2e.on_cluster

@@ -26,6 +26,7 @@ from e2e.cluster.places import BUILT, CLUSTER, IMAGES, INGRESS_PORT, LOGS, ROOT
 from e2e.cluster.steps import Failed, run, step, wait_until
 
 NAME = "stampede"  # as e2e/kind.yaml says
+USUAL_WORKERS = "2"
 _CONTAINER = f"{NAME}-control-plane"
 _LOG = LOGS / "kind.log"
 _IMPORT = (
@@ -47,12 +48,12 @@ def docker_pulls() -> bool:
 
 
 def config() -> dict[str, Any]:
-    """`e2e/kind.yaml`, and as many workers as `WORKERS` says; none without it.
+    """`e2e/kind.yaml`, and as many workers as `WORKERS` says; two without it.
 
     Raises `Failed` if that is no number.
     """
     config: dict[str, Any] = yaml.safe_load((ROOT / "e2e" / "kind.yaml").read_text())
-    given = os.environ.get("WORKERS") or "0"
+    given = os.environ.get("WORKERS") or USUAL_WORKERS
     if not (given.isascii() and given.isdecimal()):
         raise Failed(f"WORKERS={given}: it must be a number; 0 makes a cluster of one node")
     config["nodes"] += [{"role": "worker"} for _ in range(int(given))]

@@ -26,6 +26,15 @@ class Worker:
         self._cluster, self.name = cluster, name
 
     @contextmanager
+    def cordoned(self) -> Iterator[None]:
+        """It takes no new pods."""
+        self._cluster.kubectl("cordon", self.name)
+        try:
+            yield
+        finally:
+            self._cluster.kubectl("uncordon", self.name)
+
+    @contextmanager
     def drained(self) -> Iterator[None]:
         """Evict its pods as an operator does before maintenance; it takes pods again at the end."""
         try:

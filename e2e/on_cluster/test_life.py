@@ -41,15 +41,20 @@ def test_services_stay_when_kube_proxy_compares_all_its_rules(release: Release) 
         pytest.skip("this cluster's kube-proxy is not ours")
     find = "import socket; socket.create_connection(('kafka.site.svc', 9092), 5).close()"
     for _ in range(2):  # rules that were taken away the first time came back the second time
-        (before,) = proxies(release)
-        release.cluster.kubectl("--namespace", "kube-system", "delete", "pod", before)
-        until(lambda old=before: proxies(release) not in ([], [old]), 120, 1)
+        before = proxies(release)
+        release.cluster.kubectl("--namespace", "kube-system", "delete", "pod", *before)
+        until(lambda old=before: replaced(old, proxies(release)), 120, 1)
         time.sleep(10)  # the first comparison comes seconds after the start
         release.python(find)
 
 
+def replaced(before: list[str], now: list[str]) -> bool:
+    """Whether as many others run as did before."""
+    return len(now) == len(before) and set(now).isdisjoint(before)
+
+
 def proxies(release: Release) -> list[str]:
-    """Names of the pods of kube-proxy that run."""
+    """Names of the pods of kube-proxy that run, one on each node."""
     pods = release.cluster.get("pods", "kube-system", "--selector", "k8s-app=kube-proxy")
     return [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Running"]
 

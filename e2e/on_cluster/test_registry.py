@@ -4,6 +4,7 @@ import base64
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from e2e.cluster.places import IMAGES
 from e2e.commands import until
 from e2e.http import get
 from e2e.on_cluster.kubernetes import Cluster, Command
+from e2e.on_cluster.nodes import workers
 from e2e.on_cluster.release import CHART, INSTALL_SECONDS, Release
 from e2e.places import ROOT
 
@@ -48,7 +50,12 @@ def namespace(cluster: Cluster) -> Iterator[Command]:
         cluster.kubectl(
             "--namespace", NAME, "wait", "--for=condition=Ready", "pod/registry", "--timeout=60s"
         )
-        yield cluster.kubectl
+        (pod,) = cluster.get("pods", NAME, "--selector", "app=registry")
+        others = [each for each in workers(cluster) if each.name != pod["spec"]["nodeName"]]
+        with ExitStack() as closed:  # the others would look for the registry at their own address
+            for worker in others:
+                closed.enter_context(worker.cordoned())
+            yield cluster.kubectl
     finally:
         cluster.kubectl("delete", "namespace", NAME, seconds=INSTALL_SECONDS)
 

@@ -18,7 +18,7 @@ NODE = f"{kind.NAME}-control-plane"
 
 
 @pytest.fixture(autouse=True)
-def _one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def _usual_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORKERS", raising=False)
 
 
@@ -35,7 +35,7 @@ def test_the_page_about_a_cluster_names_the_kubeconfig() -> None:
 
 def test_a_cluster_of_the_built_image_pulls_nothing_and_can_be_reached() -> None:
     config = yaml.safe_load(kind_image.cluster_config(kind.config(), docker.LINK.node))
-    (node,) = config["nodes"]
+    node, *_ = config["nodes"]
     assert node["image"] == kind_image.name()
     assert BuiltKind.ingress == f"{node['extraPortMappings'][0]['listenAddress']}:{INGRESS_PORT}"
     kubeadm, *_ = map(yaml.safe_load, config["kubeadmConfigPatches"])
@@ -47,16 +47,28 @@ def test_a_cluster_of_the_built_image_pulls_nothing_and_can_be_reached() -> None
 
 
 def test_workers_are_as_many_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORKERS", "2")
     given = yaml.safe_load(kind_image.cluster_config(kind.config(), docker.LINK.node))
     first, *workers = given["nodes"]
     assert [each["role"] for each in given["nodes"]] == ["control-plane", "worker", "worker"]
     assert all(each["image"] == kind_image.name() for each in workers)
     assert all(each["extraMounts"] == first["extraMounts"] for each in workers)
     assert not any("extraPortMappings" in each for each in workers)  # the host has one such port
+    monkeypatch.setenv("WORKERS", "0")
+    assert [each["role"] for each in kind.config()["nodes"]] == ["control-plane"]
     monkeypatch.setenv("WORKERS", "two")
     with pytest.raises(Failed, match="WORKERS=two: it must be a number"):
         kind.config()
+
+
+def test_a_cluster_that_is_up_has_the_workers_that_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Kind, "build", lambda _: None)
+    monkeypatch.setattr(Kind, "running", True)
+    monkeypatch.setattr(Kind, "nodes", [NODE])
+    monkeypatch.setenv("WORKERS", "2")
+    with pytest.raises(Failed, match="WORKERS=2, but the cluster that is up has 0: make e2e-down"):
+        Kind().up()
 
 
 def test_workers_get_the_images_of_pods_that_run_there(
