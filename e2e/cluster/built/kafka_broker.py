@@ -29,6 +29,7 @@ CONFIGURATION = {
     "default.topic.partitions": "2",
     "default.topic.replication.factor": "1",
 }
+WEBHOOK = "kafka-webhook-eventing"
 RECEIVER, DISPATCHER = "kafka-broker-receiver", "kafka-broker-dispatcher"
 _CONTROL_PLANE, _DATA_PLANE = (
     "control-plane/config/eventing-kafka-broker",
@@ -90,7 +91,7 @@ def install(kubectl: Kubectl) -> None:
     with step("the Kafka Broker"):
         _apply(kubectl, filter(_is_definition, control))
         _apply(kubectl, filterfalse(_is_definition, control))
-        _wait_for(kubectl, "kafka-controller", "kafka-webhook-eventing")
+        _wait_for(kubectl, "kafka-controller", WEBHOOK)
         _apply(kubectl, objects(_DATA_PLANE))
         _wait_for(kubectl, RECEIVER)
 
@@ -131,6 +132,10 @@ def _changed(each: dict[str, Any]) -> dict[str, Any]:
         each["data"] |= CONFIGURATION
     if each["kind"] in ("Deployment", "StatefulSet"):
         (container,) = each["spec"]["template"]["spec"]["containers"]
+        if each["metadata"]["name"] == WEBHOOK:
+            # Two of its controllers lead by one lease, so one of them would never work: Triggers or
+            # pods of the dispatcher would lack their defaults. There is one pod of it.
+            container["args"] = ["--disable-ha"]
         if found := _PART.fullmatch(container["image"]):
             container["image"] = kafka_data_plane.IMAGE
             container["args"] = [kafka_data_plane.main_class(found[1].lower())]

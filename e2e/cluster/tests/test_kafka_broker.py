@@ -77,6 +77,16 @@ def test_each_part_of_the_data_plane_runs_its_own_class(objects: list[dict[str, 
         assert found[name] == [f"dev.knative.eventing.kafka.broker.{part}loom.Main"]
 
 
+def test_each_controller_of_the_webhook_works(objects: list[dict[str, Any]]) -> None:
+    (webhook,) = [
+        each
+        for each in objects
+        if (each["kind"], each["metadata"]["name"]) == ("Deployment", kafka_broker.WEBHOOK)
+    ]
+    (container,) = webhook["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["--disable-ha"]
+
+
 def test_no_pod_of_the_dispatcher_starts_before_the_webhook(installed: Kubectl) -> None:
     """It would never get its Triggers: the webhook gives a pod the volume that has them."""
     kinds, control, ready, data, _ = installed.calls
