@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import yaml
-
 from e2e.places import ROOT
 from rendering import CHART
 
