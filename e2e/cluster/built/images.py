@@ -9,7 +9,7 @@ import shutil
 import tarfile
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -155,6 +155,37 @@ def _build_module(module: ModuleImages) -> None:
             go_modules.build(packages, scratch)
         for program in module.programs:
             write_program_image(scratch / Path(program).name, module.image(program))
+
+
+def build_own_module(
+    module: str,
+    version: str,
+    images: Mapping[str, str],
+    change: Callable[[Path], object] = lambda _: None,
+) -> list[Path]:
+    """Build programs of a module with its own go.mod and go.sum, unless their images exist.
+
+    Parameters
+    ----------
+    images
+        The image of each program, by the program's path below the module.
+    change
+        Changes the sources, in a directory of their own, before they are compiled.
+
+    Returns
+    -------
+    The archives of all images.
+    """
+    archives = [archive_path(image) for image in images.values()]
+    if not all(archive.exists() for archive in archives):
+        with step(f"{module} {version}"), scratch_directory() as scratch:
+            sources = scratch / "sources"
+            go_modules.copy_sources(go_modules.download(module, version), sources)
+            change(sources)
+            go_modules.build([f"./{path}" for path in images], scratch, module=sources)
+            for path, image in images.items():
+                write_program_image(scratch / Path(path).name, image)
+    return archives
 
 
 def write_program_image(program: Path, name: str, user: str = "65532:65532") -> None:

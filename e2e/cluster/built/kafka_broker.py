@@ -14,7 +14,7 @@ import yaml
 
 from e2e.cluster import manifests
 from e2e.cluster.built import go_modules, kafka_data_plane
-from e2e.cluster.built.images import archive_path, scratch_directory, write_program_image
+from e2e.cluster.built.images import build_own_module
 from e2e.cluster.built.kafka_data_plane import MODULE, VERSION
 from e2e.cluster.choice import Cluster
 from e2e.cluster.kubectl import APPLY, Kubectl
@@ -64,16 +64,8 @@ def down(cluster: Cluster) -> None:
 
 def build() -> list[Path]:
     """Build the images that are missing; the archives of all."""
-    archives = [archive_path(image(program)) for program in PROGRAMS]
-    if not all(archive.exists() for archive in archives):
-        with step(f"{MODULE} {VERSION}"), scratch_directory() as scratch:
-            sources = scratch / "sources"
-            go_modules.copy_sources(go_modules.download(MODULE, VERSION), sources, _leave_out)
-            packages = [f"./control-plane/cmd/{program}" for program in PROGRAMS]
-            go_modules.build(packages, scratch, module=sources)
-            for program in PROGRAMS:
-                write_program_image(scratch / program, image(program))
-    return [*archives, kafka_data_plane.build()]
+    images = {f"control-plane/cmd/{program}": image(program) for program in PROGRAMS}
+    return [*build_own_module(MODULE, VERSION, images), kafka_data_plane.build()]
 
 
 def image(program: str) -> str:
@@ -114,11 +106,6 @@ def _apply(kubectl: Kubectl, found: Iterable[dict[str, Any]]) -> None:
 def _wait_for(kubectl: Kubectl, *deployments: str) -> None:
     names = (f"deployment/{name}" for name in deployments)
     kubectl("--namespace", NAMESPACE, "wait", "--for=condition=Available", *_PATIENT, *names)
-
-
-def _leave_out(directory: str, names: list[str]) -> list[str]:
-    """What no Go program needs: the Java sources and the tests."""
-    return [name for name in names if name in ("data-plane", "test", "docs")]
 
 
 def _is_definition(each: dict[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from e2e.cluster.built import go_modules
-from e2e.cluster.built.images import archive_path, scratch_directory, write_program_image
+from e2e.cluster.built.images import build_own_module
 from e2e.cluster.choice import Cluster
 from e2e.cluster.kubectl import APPLY, Kubectl
 from e2e.cluster.places import REGISTRY
@@ -65,17 +65,8 @@ def down(cluster: Cluster) -> None:
 
 def build() -> list[Path]:
     """Build the images that are missing; the archives of all."""
-    archives = [archive_path(program.image) for program in PROGRAMS]
-    if not all(archive.exists() for archive in archives):
-        with step(f"KEDA {VERSION}"), scratch_directory() as scratch:
-            sources = scratch / "keda"
-            go_modules.copy_sources(go_modules.download(MODULE, VERSION), sources)
-            leave_out_scalers(sources)
-            packages = [f"./cmd/{program.name}" for program in PROGRAMS]
-            go_modules.build(packages, scratch, module=sources)
-            for program in PROGRAMS:
-                write_program_image(scratch / program.name, program.image)
-    return archives
+    images = {f"cmd/{program.name}": program.image for program in PROGRAMS}
+    return build_own_module(MODULE, VERSION, images, leave_out_scalers)
 
 
 def leave_out_scalers(sources: Path) -> None:
