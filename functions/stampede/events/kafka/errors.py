@@ -4,10 +4,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 _SILENT = "no broker answers there (is it running, and is the address right?)"
 _REFUSED = "it refuses the credentials: check STAMPEDE_KAFKA_KEYS or STAMPEDE_KAFKA_OPTIONS"
-ADVICE = {
-    KafkaError._TRANSPORT: _SILENT,
-    KafkaError._ALL_BROKERS_DOWN: _SILENT,
-    KafkaError._TIMED_OUT: _SILENT,
+# What a client says that has no connection, whatever the reason.
+SILENT = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+ADVICE = dict.fromkeys(SILENT, _SILENT) | {
     KafkaError._MSG_TIMED_OUT: "it took no message in time",
     KafkaError._RESOLVE: "no host has that name",
     KafkaError._AUTHENTICATION: _REFUSED,

@@ -15,7 +15,7 @@ from stampede.config.settings import Settings
 from stampede.errors import NoTopic, SetupError
 from stampede.events import ALERT_FUNCTIONS
 from stampede.events.cloudevents.kafka_record import Record
-from stampede.events.kafka.errors import reason
+from stampede.events.kafka.errors import SILENT, reason
 from stampede.events.kafka.login import KafkaLogin
 from stampede.events.kafka.topic_ids import TopicIds, of_another_topic, read_note
 from stampede.runtime.progress import telling_if_slow
@@ -33,8 +33,6 @@ NO_LEADER = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
-# What a client says that has no connection, whatever the reason.
-SILENT = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
 NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}
 T = TypeVar("T")
 
