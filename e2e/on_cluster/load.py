@@ -108,6 +108,11 @@ def under_load(release: Release, seeds: Sequence[int]) -> Iterator[None]:
         with sending(release, rest, rate=5) as sent:
             yield
         release.wait_until_stored(seconds=400)
+    assert_both_sites_have(release, sent)
+
+
+def assert_both_sites_have(release: Release, sent: Sequence[int]) -> None:
+    """Assert that the parts of these seeds are read, and that the second site has all objects."""
     assert sent
     for seed in sent:
         assert_it_is_read(release, seed, PART)

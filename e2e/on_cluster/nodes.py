@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from e2e.cluster.kind import Kind
 from e2e.commands import until
@@ -37,15 +38,13 @@ class Worker:
     @contextmanager
     def drained(self) -> Iterator[None]:
         """Evict its pods as an operator does before maintenance; it takes pods again at the end."""
-        try:
+        with self.cordoned():
             self._cluster.kubectl(
                 *("drain", self.name, "--ignore-daemonsets", "--delete-emptydir-data"),
                 *("--force", "--timeout=300s"),
                 seconds=320,
             )
             yield
-        finally:
-            self._cluster.kubectl("uncordon", self.name)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -92,18 +91,15 @@ def workers(cluster: Cluster) -> list[Worker]:
 
 def nodes_of(release: Release, selector: str) -> set[str]:
     """Names of the nodes on which pods are ready."""
-    return {
-        pod["spec"]["nodeName"]
-        for pod in release.live_pods(selector)
-        for condition in pod["status"].get("conditions", ())
-        if (condition["type"], condition["status"]) == ("Ready", "True")
-    }
+    return {pod["spec"]["nodeName"] for pod in release.live_pods(selector) if _is_ready(pod)}
 
 
 def _ready_workers(cluster: Cluster) -> set[str]:
-    return {
-        node["metadata"]["name"]
-        for node in cluster.get("nodes", "default", "--selector", WORKER)
-        for condition in node["status"]["conditions"]
-        if (condition["type"], condition["status"]) == ("Ready", "True")
-    }
+    nodes = cluster.get("nodes", "default", "--selector", WORKER)
+    return {node["metadata"]["name"] for node in nodes if _is_ready(node)}
+
+
+def _is_ready(each: dict[str, Any]) -> bool:
+    """Whether a pod or a node is ready; neither says of which generation its status is."""
+    conditions = each["status"].get("conditions", ())
+    return ("Ready", "True") in ((found["type"], found["status"]) for found in conditions)

@@ -13,7 +13,7 @@ from e2e.http import get_within
 from e2e.on_cluster.kubernetes import Cluster
 from e2e.on_cluster.load import (
     PART,
-    assert_it_is_read,
+    assert_both_sites_have,
     sending,
     simulate,
     simulated_alerts,
@@ -24,7 +24,6 @@ from e2e.on_cluster.release import Release
 
 pytestmark = pytest.mark.timeout(1800)
 
-FEW = "this cluster has fewer than two workers: make e2e WORKERS=2 starts them"
 KEPT = ("cutouts", "lightcurves", "notifications", "read", "source")
 AT_LEAST: dict[str, Any] = {
     f"functions.{name}.scaling.min-scale": 2 for name in ("cutouts", "lightcurves")
@@ -34,17 +33,23 @@ SOON = 30.0
 
 
 @pytest.fixture
-def spread(cluster: Cluster, release: Release) -> Iterator[list[Worker]]:
-    """Two workers, with a pod of each part that is kept on both."""
-    if len(workers(cluster)) < 2:
-        pytest.skip(FEW)
+def several(cluster: Cluster) -> list[Worker]:
+    """Two or more workers."""
+    if len(found := workers(cluster)) < 2:
+        pytest.skip("this cluster has fewer than two workers: make e2e WORKERS=2 starts them")
+    return found
+
+
+@pytest.fixture
+def spread(release: Release, several: list[Worker]) -> Iterator[list[Worker]]:
+    """The workers, with a pod of each part that is kept on two of them."""
     release.install(**AT_LEAST)
     for name in KEPT:
         if len(nodes_of(release, component(name))) == 1:  # since a worker was drained
             first, *_ = release.live_pods(component(name))
             release.kubectl("delete", "pod", first["metadata"]["name"], "--wait=false")
     until(lambda: all(len(nodes_of(release, component(name))) >= 2 for name in KEPT), 120, 1)
-    yield workers(cluster)
+    yield several
     release.install(**dict.fromkeys(AT_LEAST))
 
 
@@ -53,9 +58,8 @@ def component(name: str) -> str:
     return f"app.kubernetes.io/component={name}"
 
 
-def test_what_is_kept_by_default_is_on_two_nodes(cluster: Cluster, release: Release) -> None:
-    if len(workers(cluster)) < 2:
-        pytest.skip(FEW)
+@pytest.mark.usefixtures("several")
+def test_what_is_kept_by_default_is_on_two_nodes(release: Release) -> None:
     for name in ("notifications", "read", "source"):  # the tests' values change the others
         until(lambda each=name: len(nodes_of(release, component(each))) == 2, 60, 1)
 
@@ -87,10 +91,7 @@ def test_a_worker_goes_under_load(
             assert not late, f"reads failed {late} s after {gone.name} was {how}"
     release.wait_until_ready()
     release.wait_until_stored(seconds=700)
-    assert sent
-    for each in sent:
-        assert_it_is_read(release, each, PART)
-    release.wait_until_stored("--site", "replica", seconds=400)
+    assert_both_sites_have(release, sent)
 
 
 def read_until(stop: Event, release: Release, seed: int, failed: list[float]) -> None:
