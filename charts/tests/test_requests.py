@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from e2e.places import ROOT
-from rendering import CHART
+from rendering import CHART, ROOT
 
 MEASURED = json.loads((ROOT / "docs" / "how-to" / "plan-capacity.json").read_text())
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
